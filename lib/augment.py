@@ -1,0 +1,77 @@
+"""Views made from the text itself, before any dropout (SimCSE Table 1): drawn once, then tokenised and cached."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from lib.data.corpus import Corpus
+
+_PATTERN = re.compile(r"(crop|word_deletion|word_repetition)\((0?\.\d+)\)|none|delete_one_word|shuffle")
+
+
+def parse(name: str) -> tuple[str, float]:
+    """`none`, `delete_one_word`, `shuffle`, `crop(0.1)`, `word_deletion(0.2)`, `word_repetition(0.2)` -> name, rate.
+
+    Raises:
+        lib.config.ConfigError: anything else.
+    """
+    from lib.config import ConfigError
+
+    match = _PATTERN.fullmatch(name)
+    if not match:
+        raise ConfigError(
+            f"augmentation {name!r} is unknown: choose none, delete_one_word, shuffle, or crop, word_deletion, "
+            "word_repetition with a rate, for example word_deletion(0.2)."
+        )
+    return (match[1], float(match[2])) if match[1] else (name, 0.0)
+
+
+def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:
+    """One view of a sentence; words are what white space separates, at least one word stays.
+
+    crop: a contiguous span of (1 - rate) of the words. word_deletion: each word goes with probability `rate`.
+    delete_one_word: one word goes. word_repetition: up to rate * n words are doubled (ESimCSE). shuffle: all words
+    in random order.
+    """
+    words = sentence.split()
+    n = len(words)
+    if n < 2:
+        return sentence
+    if name == "crop":
+        length = max(1, round(n * (1 - rate)))
+        start = random.integers(n - length + 1)
+        return " ".join(words[start : start + length])
+    if name == "word_deletion":
+        keep = random.random(n) >= rate
+        keep[random.integers(n)] |= not keep.any()
+        return " ".join(word for word, kept in zip(words, keep, strict=True) if kept)
+    if name == "delete_one_word":
+        gone = random.integers(n)
+        return " ".join(word for i, word in enumerate(words) if i != gone)
+    if name == "word_repetition":
+        count = random.integers(max(2, int(rate * n)) + 1)
+        doubled = set(random.choice(n, size=min(count, n), replace=False).tolist())
+        return " ".join(f"{word} {word}" if i in doubled else word for i, word in enumerate(words))
+    if name == "shuffle":
+        return " ".join(words[i] for i in random.permutation(n))
+    return sentence
+
+
+def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
+    """Plain sentences -> pairs (sentence, view). `none` returns the corpus as it is.
+
+    Raises:
+        lib.config.ConfigError: an augmentation was asked for pairs or triples, which are two views already.
+    """
+    kind, rate = parse(name)
+    if kind == "none":
+        return corpus
+    if corpus.kind != "sentences":
+        from lib.config import ConfigError
+
+        raise ConfigError(f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}.")
+    random = np.random.default_rng(seed)
+    views = tuple(augment(sentence, kind, rate, random) for sentence in corpus.columns[0])
+    return Corpus(f"{corpus.name}, {name}", (corpus.columns[0], views))

@@ -1,0 +1,241 @@
+"""Where the demo profile's corpus, backbone and labelled sentences come from: nothing is downloaded.
+
+- the corpus: English sentences in the doc strings of the scientific packages that are installed anyway;
+- the backbone: a small BERT built from those sentences, which starts as a frequency-weighted average of word vectors;
+- the labelled sentences: three small tables written for this repository (lib/assets/demo).
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import inspect
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pandas as pd
+
+from lib import paths
+
+ASSETS = Path(__file__).parent / "assets" / "demo"
+
+# --- sentences from doc strings -------------------------------------------------------------------------------
+
+SENTENCE_FORMAT = 1  # count up when a rule below changes: older caches are then read no more
+
+# import name -> distribution; all are direct or indirect requirements of this project
+PACKAGES = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "pandas": "pandas",
+    "sklearn": "scikit-learn",
+    "matplotlib": "matplotlib",
+    "seaborn": "seaborn",
+    "networkx": "networkx",
+    "sympy": "sympy",
+    "numba": "numba",
+    "umap": "umap-learn",
+    "torch": "torch",
+    "datasets": "datasets",
+    "accelerate": "accelerate",
+    "huggingface_hub": "huggingface_hub",
+    "IPython": "ipython",
+    "jupyter_server": "jupyter_server",
+    "nbconvert": "nbconvert",
+    "tornado": "tornado",
+    "jinja2": "Jinja2",
+    "traitlets": "traitlets",
+    "PIL": "pillow",
+    "joblib": "joblib",
+    "fsspec": "fsspec",
+    "requests": "requests",
+}
+# tests, code copied from other projects, and the compiler of torch (long files, hardly any prose)
+SKIPPED_FOLDERS = frozenset(
+    "tests test testing _testing vendored _vendor externals extern _extern _inductor _dynamo fx".split()
+)
+ADMONITIONS = frozenset("note warning tip important caution deprecated versionadded versionchanged".split())
+FUNCTION_WORDS = frozenset(
+    "a an the is are was were be been being has have had does do did can could may might must should will would it "
+    "its this that these those of to in on for from with by as at and or if not no when where which who whose than "
+    "then into such so but while because only also there each any all both between after before under over through "
+    "during without within how what you we they your their our one other same".split()
+)
+
+_DIRECTIVE = re.compile(r"\.\.\s+([\w-]+)::\s*(?:v?\d[\d.]*\s*)?(.*)")
+_UNDERLINE = re.compile(r"([^\w\s])\1{2,}$")
+_BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
+# ":param x: text", "x (int, *optional*): text", "x : int", "x -- text": what stands before the text
+_FIELD = re.compile(
+    r":[a-z]+\b[^:]*:(?:\s+|$)|\*{0,2}[\w.`]+\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:(?:\s+|$)|[^:]{1,60} -- "
+)
+_MARKUP = [
+    (re.compile(r"\[`+~?(?:[^`\]]*\.)?([^`\].]*)`+\](?:\([^)]*\))?"), r"\1"),  # [`~package.name`]
+    (re.compile(r"\[([^\]]+)\]\([^)]*\)"), r"\1"),  # [text](address)
+    (re.compile(r":[\w:+-]+:`~(?:[^`]*\.)?([^`.]*)`"), r"\1"),  # :role:`~package.name`
+    (re.compile(r"(?::[\w:+-]+:)?`([^`<]*?)\s*<[^`>]*>`_{0,2}"), r"\1"),  # :role:`text <target>`, `text <address>`_
+    (re.compile(r"(?::[\w:+-]+:)?`+([^`]*)`+_{0,2}"), r"\1"),  # :role:`text`, ``code``, `text`_
+    (re.compile(r"(?<![\w*])\*{1,2}([^\s*](?:[^*]*[^\s*])?)\*{1,2}(?![\w*])"), r"\1"),  # *text*, **text**
+    (re.compile(r"\s*\[#?\w{1,12}\]_"), ""),  # [1]_
+    (re.compile(r"\s+"), " "),
+]
+_BOUNDARY = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(]?[A-Z])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|figs?|eqs?|refs?|sec|ch|vol|nos?|pp|dr|mr|prof|resp|approx|incl|eds?|st)"
+    r"|(?:^|[\s(.])[A-Za-z])\.$",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"[A-Z][A-Za-z0-9 ,;:.'\"()/%!?-]*[.!?]")
+
+
+def paragraphs(doc_string: str) -> list[str]:
+    """The paragraphs of running text, one line each: code, doctests, headings, tables of contents and
+    directives are left out, bullets and parameter names are cut off."""
+    found: list[str] = []
+    open_lines: list[str] = []
+    level = 0  # the indentation of the open paragraph
+    skip_deeper = None  # lines indented more than this belong to a directive or to code
+    fenced = doctest = False
+
+    def close() -> None:
+        if open_lines:
+            found.append(" ".join(open_lines))
+            open_lines.clear()
+
+    for raw in inspect.cleandoc(doc_string).splitlines():
+        line, indent = raw.strip(), len(raw) - len(raw.lstrip())
+        if line.startswith(("```", "~~~")):
+            close()
+            fenced = not fenced
+        elif fenced:
+            continue
+        elif not line:
+            close()
+            doctest = False
+        elif doctest or (skip_deeper is not None and indent > skip_deeper):
+            continue
+        elif line.startswith((">>>", "In [")):
+            close()
+            doctest = True
+        elif _UNDERLINE.match(line):
+            open_lines.clear()  # the line above is a heading
+        elif line.startswith(".. "):
+            close()
+            directive = _DIRECTIVE.match(line)
+            admonition = directive is not None and directive[1] in ADMONITIONS
+            skip_deeper = None if admonition else indent
+            level = indent
+            if admonition and directive[2]:
+                open_lines.append(directive[2])
+        else:
+            skip_deeper = None
+            bullet = _BULLET.match(line)
+            field = _FIELD.match(line, bullet.end() if bullet else 0)
+            ended = not open_lines or open_lines[-1].endswith((".", "!", "?"))
+            if bullet or indent != level or (field and ended):
+                close()
+            level = indent + (bullet.end() if bullet else 0)
+            if not open_lines:
+                line = line[(field or bullet).end() :] if field or bullet else line
+            if line.endswith("::"):
+                line, skip_deeper = line[:-1], indent
+            if line:
+                open_lines.append(line)
+            if skip_deeper is not None:
+                close()
+    close()
+    return found
+
+
+def is_prose(sentence: str) -> bool:
+    """5 to 40 words, from a capital letter to a full stop, mostly words, two of them function words."""
+    tokens = sentence.split()
+    if not 5 <= len(tokens) <= 40 or not _SENTENCE.fullmatch(sentence):
+        return False
+    words = [token.strip("(),;:.!?\"'").lower() for token in tokens]
+    plain = [word for word in words if word.replace("-", "").replace("'", "").isalpha()]
+    capitals = sum(token[0].isupper() for token in tokens[1:])
+    return (
+        len(plain) >= 0.85 * len(tokens)
+        and capitals <= 0.3 * len(tokens)
+        and sum(word in FUNCTION_WORDS for word in plain) >= 2
+        and sentence.count("(") == sentence.count(")")
+        and sentence.count('"') % 2 == 0
+    )
+
+
+def sentences_of(doc_string: str) -> list[str]:
+    """The prose sentences of one doc string, in order, without its markup."""
+    found = []
+    for paragraph in paragraphs(doc_string):
+        for pattern, replacement in _MARKUP:
+            paragraph = pattern.sub(replacement, paragraph)
+        start = 0
+        for boundary in _BOUNDARY.finditer(paragraph):
+            if not _ABBREVIATION.search(paragraph, start, boundary.start()):
+                found.append(paragraph[start : boundary.end()].strip())
+                start = boundary.end()
+        found.append(paragraph[start:].strip())
+    return [sentence for sentence in found if is_prose(sentence)]
+
+
+def doc_strings(source: str) -> Iterator[str]:
+    """The doc strings of a Python file, and the texts that a module attaches to compiled functions
+    (numpy: `add_newdoc(..., \"\"\"...\"\"\")`) or keeps in a variable to share them."""
+
+    def inside(body: list[ast.stmt], *, module: bool) -> Iterator[str]:
+        for statement in body:
+            if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield ast.get_docstring(statement, clean=False) or ""
+                yield from inside(statement.body, module=False)
+            elif isinstance(statement, ast.If | ast.Try | ast.With):
+                yield from inside(statement.body, module=module)
+            elif module and isinstance(statement, ast.Expr | ast.Assign | ast.AnnAssign):
+                for node in ast.walk(statement):
+                    if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
+                        yield node.value
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's strings
+        try:
+            tree = ast.parse(source)
+        except SyntaxError:  # a template, or written for another Python
+            return
+    yield from inside(tree.body, module=True)
+
+
+def _installed() -> dict[str, tuple[str, Path]]:
+    """Import name -> version and folder, of those PACKAGES that are installed; none is imported."""
+    found = {}
+    for name, distribution in PACKAGES.items():
+        try:
+            package = metadata.distribution(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+        folder = Path(str(package.locate_file(name)))
+        if folder.is_dir():
+            found[name] = (package.version, folder)
+    return found
+
+
+def read_docstring_sentences(folders: dict[str, Path]) -> pd.DataFrame:
+    """The sentences of the packages in these folders (columns sentence, package), each sentence once."""
+    package_of: dict[str, str] = {}
+    sentence_of: dict[str, str] = {}
+    for package, folder in folders.items():
+        for file in sorted(folder.rglob("*.py")):
+            if SKIPPED_FOLDERS.intersection(file.relative_to(folder).parts):
+                continue
+            source = file.read_text(encoding="utf-8", errors="ignore")
+            for text in dict.fromkeys(doc_strings(source)):
+                for sentence in sentences_of(text):
+                    key = sentence.lower()
+                    if key not in sentence_of:
+                        sentence_of[key], package_of[key] = sentence, package
+    return pd.DataFrame({"sentence": list(sentence_of.values()), "package": list(package_of.values())})

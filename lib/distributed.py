@@ -1,0 +1,35 @@
+"""Negatives from all processes: what `accelerate launch` with several processes needs beyond the library."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, x.contiguous())
+        ctx.rows = len(x)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous()
+        dist.all_reduce(gradient)
+        start = dist.get_rank() * ctx.rows
+        return gradient[start : start + ctx.rows]
+
+
+def gather(x: Tensor) -> Tensor:
+    """Rows of all processes in rank order, with their gradient: [n, D] on each of W processes -> [W n, D].
+
+    Every process then computes the same loss over all rows. The backward pass sums the W equal gradients and DDP
+    divides by W, so parameters receive exactly the single-process gradient. (The authors of SimCSE gather without
+    gradient and keep the local rows' only, which divides that gradient by W.) Identity with one process.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return x
+    return _GatherRows.apply(x)

@@ -1,0 +1,76 @@
+"""STS as the papers of this field score it: Spearman of cosine and gold, x100, no regressor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from scipy.stats import rankdata
+
+from lib.data.sts import STSTask
+
+Encode = Callable[[list[str]], np.ndarray]
+
+
+def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
+    """Spearman correlation x100 with average ranks for ties; NaN when one side is constant."""
+    ranks = np.stack([rankdata(predicted), rankdata(gold)])
+    ranks -= ranks.mean(1, keepdims=True)
+    norms = np.linalg.norm(ranks, axis=1)
+    return float(100 * ranks[0] @ ranks[1] / norms.prod()) if norms.all() else float("nan")
+
+
+def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Row-wise cosine, float64 [n]; NaN (a zero or broken vector) becomes 0, as in SentEval."""
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:
+    """The three aggregations for predictions [n] in the order of the task's concatenated subsets.
+
+    all: one correlation over the concatenation (SimCSE and its successors). mean: unweighted mean of the subsets'
+    correlations. wmean: weighted by the number of scored pairs. For a task of one subset the three are equal.
+    """
+    sizes = [len(subset) for subset in task.subsets.values()]
+    parts = np.split(predicted, np.cumsum(sizes)[:-1])
+    each = [spearman(p, s.gold) for p, s in zip(parts, task.subsets.values(), strict=True)]
+    return {
+        "all": spearman(predicted, task.gold),
+        "mean": float(np.mean(each)),
+        "wmean": float(np.average(each, weights=sizes)),
+    }
+
+
+def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
+    """Score all tasks from one `encode` call over their distinct sentences.
+
+    Returns:
+        Rows task, split, protocol, aggregation (all, mean, wmean), metric "spearman", value (x100). With the seven
+        test tasks given, also the rows of task "Avg.", the mean of the seven scores each rounded to two decimals.
+    """
+    sentences = list(dict.fromkeys(s for task in tasks for s in (*task.sentences1, *task.sentences2)))
+    position = {sentence: i for i, sentence in enumerate(sentences)}
+    vectors = np.asarray(encode(sentences))
+    rows = []
+    for task in tasks:
+        first = vectors[[position[s] for s in task.sentences1]]
+        second = vectors[[position[s] for s in task.sentences2]]
+        for aggregation, value in task_scores(task, cosine(first, second)).items():
+            rows.append((task.name, task.split, task.protocol, aggregation, "spearman", value))
+    columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return pd.concat([frame, _average(frame)], ignore_index=True)
+
+
+def _average(frame: pd.DataFrame) -> pd.DataFrame:
+    from lib.data.sts import STS_TASKS
+
+    papers = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]
+    if set(papers.task) != set(STS_TASKS):
+        return frame.iloc[:0]
+    means = papers.assign(value=papers.value.round(2)).groupby("aggregation", sort=False).value.mean().reset_index()
+    return means.assign(task="Avg.", split="test", protocol="SentEval", metric="spearman")[frame.columns]

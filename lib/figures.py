@@ -1,0 +1,228 @@
+"""One function per kind of picture, from tidy data frames; `save_figure` writes picture and numbers together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from lib import paths
+
+SIZE = (6, 3.6)
+# The same colour and marker for the same method in every notebook.
+METHODS = ("untuned", "SimCSE", "miCSE", "InfoCSE", "MSSE", "TNCSE", "JTCSE", "3R")
+_COLOURS = dict(zip(METHODS, sns.color_palette("colorblind", len(METHODS)), strict=True))
+_MARKERS = dict(zip(METHODS, "osD^vPX*", strict=True))
+
+
+def set_style() -> None:
+    """The collection's one plot style: white grid, colour-blind palette, text kept as text in SVG."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind")
+    plt.rcParams.update(
+        {
+            "figure.figsize": SIZE,
+            "figure.dpi": 100,
+            "savefig.dpi": 150,
+            "savefig.bbox": "tight",
+            "figure.constrained_layout.use": True,
+            "font.size": 10,
+            "axes.titlesize": 11,
+            "axes.labelsize": 10,
+            "legend.fontsize": 9,
+            "xtick.labelsize": 9,
+            "ytick.labelsize": 9,
+            "svg.fonttype": "none",
+            "svg.hashsalt": "figures",
+            "pdf.fonttype": 42,
+        }
+    )
+
+
+def colour(method: str) -> tuple[float, float, float]:
+    """The fixed colour of a method; grey for names that are no method."""
+    return _COLOURS.get(method, (0.45, 0.45, 0.45))
+
+
+def marker(method: str) -> str:
+    """The fixed marker of a method."""
+    return _MARKERS.get(method, "o")
+
+
+def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "") -> Path:
+    """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers); the same run gives the same bytes.
+
+    Args:
+        data: the plotted numbers; floats are written with six significant digits.
+        note: goes into the files' description: profile, protocol, seeds.
+    """
+    folder = paths.figures(profile)
+    folder.mkdir(parents=True, exist_ok=True)
+    description = f"profile {profile}" + (f"; {note}" if note else "")
+    fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        fig.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": description})
+    data.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    return folder / f"{name}.png"
+
+
+def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
+    """Loss per step, dev score, and uniformity against alignment over the steps of one run.
+
+    history: step, loss, dev, alignment, uniformity (lib.training.Trained.history).
+    """
+    fig, axes = plt.subplots(1, 3, figsize=(9.5, 2.9))
+    loss = history.dropna(subset="loss")
+    axes[0].plot(loss.step, loss.loss, color="0.8", lw=1)
+    axes[0].plot(loss.step, loss.loss.rolling(smooth, center=True, min_periods=1).mean(), color=colour("SimCSE"))
+    axes[0].set(xlabel="step", ylabel="loss (lower is better)", title="Training loss", yscale="log")
+    measured = history.dropna(subset="dev")
+    axes[1].plot(measured.step, measured.dev, color=colour("SimCSE"), marker="o", ms=4)
+    axes[1].set(xlabel="step", ylabel="Spearman x 100 (higher is better)", title="Dev score")
+    for column, label in (("alignment", "alignment"), ("uniformity", "uniformity")):
+        axes[2].plot(measured.step, measured[column], marker="o" if column == "alignment" else "s", ms=4, label=label)
+    axes[2].set(xlabel="step", ylabel="value (lower is better)", title="Geometry of the dev sentences")
+    axes[2].legend()
+    return fig
+
+
+def geometry_paths(frame: pd.DataFrame) -> Figure:
+    """Alignment against uniformity, one path per variant from its first to its last measured step (SimCSE Fig. 2).
+
+    frame: variant, step, alignment, uniformity.
+    """
+    fig, ax = plt.subplots(figsize=(6, 4))
+    for i, (variant, path) in enumerate(frame.groupby("variant", sort=False)):
+        path = path.sort_values("step")
+        shade = sns.color_palette("colorblind")[i]
+        ax.plot(path.uniformity, path.alignment, "-", color=shade, lw=1, zorder=1)
+        ax.scatter(path.uniformity, path.alignment, s=14, color=shade, marker="osD^vP"[i % 6], label=variant, zorder=2)
+        last = path.iloc[-1]
+        ax.annotate(
+            f"step {last.step:.0f}", (last.uniformity, last.alignment), textcoords="offset points", xytext=(5, 4), fontsize=8
+        )
+    start = frame.sort_values("step").iloc[0]
+    ax.scatter(start.uniformity, start.alignment, s=90, facecolors="none", edgecolors="k", zorder=3, label="before training")
+    ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    ax.set_title("Where training moves the embeddings")
+    ax.legend()
+    return fig
+
+
+def geometry_scatter(frame: pd.DataFrame) -> Figure:
+    """Alignment and uniformity of several encoders, coloured by their STS score (SimCSE Fig. 3).
+
+    frame: encoder, alignment, uniformity, score.
+    """
+    fig, ax = plt.subplots(figsize=(6, 4))
+    points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, cmap="viridis", s=60, edgecolors="k", lw=0.5)
+    for row in frame.itertuples():
+        ax.annotate(row.encoder, (row.uniformity, row.alignment), textcoords="offset points", xytext=(6, 4), fontsize=8)
+    fig.colorbar(points, label="Spearman x 100 (higher is better)")
+    ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    ax.margins(0.18)
+    return fig
+
+
+def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.DataFrame | None = None) -> Figure:
+    """A score over the values of one hyper-parameter: mean over seeds with the range of the seeds as bars.
+
+    frame: x, seed, value. reference: x, value of the paper, drawn on its own axis (other model, other data).
+    """
+    fig, ax = plt.subplots(figsize=(5, 3.2))
+    groups = frame.groupby(x, sort=False).value.agg(["mean", "min", "max"])
+    positions = np.arange(len(groups))
+    bars = np.stack([groups["mean"] - groups["min"], groups["max"] - groups["mean"]])
+    ax.errorbar(positions, groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3, label="measured here")
+    ax.set(xlabel=label, ylabel="measured, Spearman x 100", title=title)
+    ax.set_xticks(positions, [str(v) for v in groups.index])
+    if reference is not None:
+        other = ax.twinx()
+        index = {str(v): i for i, v in enumerate(groups.index)}
+        shared = reference[reference[x].astype(str).isin(index)]
+        other.plot([index[str(v)] for v in shared[x]], shared.value, color="0.4", marker="o", ls="--", label="paper")
+        other.set_ylabel("paper (BERT-base), Spearman x 100", color="0.4")
+        other.grid(False)
+        handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+        ax.legend(handles, ["measured here", "paper"], loc="best")
+    return fig
+
+
+def cosine_density(frame: pd.DataFrame) -> Figure:
+    """Distribution of cosines per group of gold scores, one panel per encoder (SimCSE Fig. G.1).
+
+    frame: encoder, group, cosine.
+    """
+    encoders = list(frame.encoder.unique())
+    fig, axes = plt.subplots(1, len(encoders), figsize=(4.2 * len(encoders), 3.2), sharex=True, sharey=True, squeeze=False)
+    for ax, encoder in zip(axes[0], encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        sns.violinplot(
+            part, x="cosine", y="group", hue="group", palette="viridis", cut=0, inner="quart", density_norm="width",
+            linewidth=0.8, legend=False, ax=ax,
+        )  # fmt: skip
+        ax.set(title=encoder, xlabel="cosine similarity", ylabel="gold score")
+    return fig
+
+
+def singular_spectrum(frame: pd.DataFrame) -> Figure:
+    """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
+    fig, ax = plt.subplots(figsize=(5, 3.2))
+    for i, (encoder, part) in enumerate(frame.groupby("encoder", sort=False)):
+        ax.plot(part["index"], part.value, ls=["-", "--", ":", "-."][i % 4], label=encoder)
+    ax.set(xlabel="index of the singular value", ylabel="relative to the largest", yscale="log")
+    ax.set_title("Spectrum of the embedding matrix (flatter is more uniform)")
+    ax.legend()
+    return fig
+
+
+def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
+    """A two-dimensional map of texts, coloured by topic, one panel per encoder. frame: encoder, x, y, label."""
+    encoders = list(frame.encoder.unique())
+    fig, axes = plt.subplots(1, len(encoders), figsize=(4.6 * len(encoders), 4.2), squeeze=False)
+    labels = sorted(frame.label.unique())
+    colours = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
+    for ax, encoder in zip(axes[0], encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        ax.scatter(part.x, part.y, s=9, c=[colours[label] for label in part.label])
+        for label, group in part.groupby("label"):
+            ax.annotate(
+                label, (group.x.median(), group.y.median()), ha="center", va="center", fontsize=7,
+                bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.7},
+            )  # fmt: skip
+        ax.set(title=encoder, xticks=[], yticks=[])
+    fig.suptitle(title, fontsize=11)
+    return fig
+
+
+def score_bars(frame: pd.DataFrame, *, band: tuple[float, float] | None = None, title: str = "") -> Figure:
+    """Scores per task, grouped by encoder; bars show the mean over seeds, lines the standard deviation.
+
+    frame: task, encoder, value (one row per seed). band: (mean, std) of a replication, drawn as a grey stripe.
+    """
+    fig, ax = plt.subplots(figsize=(7.5, 3.4))
+    encoders = list(frame.encoder.unique())
+    palette = {e: colour(e) for e in encoders} if set(encoders) <= set(METHODS) else "colorblind"
+    sns.barplot(frame, x="task", y="value", hue="encoder", palette=palette, errorbar="sd", capsize=0.15, err_kws={"linewidth": 1}, ax=ax)
+    if band is not None:
+        ax.axhspan(band[0] - band[1], band[0] + band[1], color="0.8", zorder=0)
+    ax.set(xlabel="", ylabel="Spearman x 100 (higher is better)", title=title)
+    ax.legend(title="", loc="lower left", ncols=len(encoders), bbox_to_anchor=(0, -0.32))
+    return fig
+
+
+def few_shot(frame: pd.DataFrame) -> Figure:
+    """Score over the number of training sentences, log scale, mean and range over subsets. frame: sentences, seed, value."""
+    fig, ax = plt.subplots(figsize=(5, 3.2))
+    groups = frame.groupby("sentences").value.agg(["mean", "min", "max"])
+    ax.plot(groups.index, groups["mean"], color=colour("SimCSE"), marker="s", label="mean over seeds")
+    ax.fill_between(groups.index, groups["min"], groups["max"], color=colour("SimCSE"), alpha=0.2, label="range")
+    ax.set(xlabel="training sentences", ylabel="Spearman x 100 (higher is better)", xscale="log")
+    ax.set_xticks(groups.index, [f"{n:,}" for n in groups.index])
+    ax.minorticks_off()
+    ax.legend()
+    return fig

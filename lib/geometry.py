@@ -1,0 +1,59 @@
+"""Where embeddings lie: alignment, uniformity, spectrum, whitening. Tensors and arrays in, numbers out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Vectors = Tensor | np.ndarray
+
+
+def _unit(x: Vectors) -> Tensor:
+    return F.normalize(torch.as_tensor(x).float(), dim=-1)
+
+
+def alignment(x: Vectors, y: Vectors, *, alpha: float = 2) -> Tensor:
+    """Mean distance of positive pairs to the power alpha, on the unit sphere; lower is better.
+
+    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 2. x, y: [N, D], row i of each is a pair.
+    """
+    return (_unit(x) - _unit(y)).norm(dim=1).pow(alpha).mean()
+
+
+def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
+    """log E exp(-t |x - y|^2) over all unordered pairs of distinct rows, on the unit sphere; lower is better.
+
+    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 3. x: [N, D] with N >= 2; memory is rows_at_once x N.
+    """
+    x = _unit(x)
+    if len(x) < 2:
+        raise ValueError("uniformity needs at least two rows.")
+    parts = []
+    for start in range(0, len(x), rows_at_once):
+        rows = x[start : start + rows_at_once]
+        later = torch.arange(start, len(x), device=x.device)  # partners with a greater row number only
+        exponent = -t * (2 - 2 * rows @ x[start:].T)
+        keep = later[None, :] > later[: len(rows), None]
+        parts.append(torch.logsumexp(exponent.masked_fill(~keep, -math.inf).flatten(), 0))
+    pairs = len(x) * (len(x) - 1) / 2
+    return torch.logsumexp(torch.stack(parts), 0) - math.log(pairs)
+
+
+def singular_values(x: Vectors) -> np.ndarray:
+    """Singular values of the embedding matrix [N, D], divided by the largest, in falling order (SimCSE Fig. F.1)."""
+    values = torch.linalg.svdvals(torch.as_tensor(x).float()).numpy()
+    return values / values[0]
+
+
+def whitening(reference: Vectors) -> Callable[[Vectors], np.ndarray]:
+    """BERT-whitening (arXiv 2103.15316): a map [N, D] -> [N, D] that gives `reference` zero mean, unit covariance."""
+    reference = np.asarray(reference, dtype=np.float64)
+    mean = reference.mean(0, keepdims=True)
+    u, s, _ = np.linalg.svd(np.cov((reference - mean).T))
+    kernel = u / np.sqrt(np.maximum(s, 1e-12))
+    return lambda x: (np.asarray(x, dtype=np.float64) - mean) @ kernel

@@ -1,0 +1,60 @@
+"""The contrastive loss that every method here starts from."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def info_nce(
+    z1: Tensor,
+    z2: Tensor,
+    *,
+    temperature: float = 0.05,
+    hard_negatives: Tensor | None = None,
+    hard_negative_weight: float = 1.0,
+    queue: Tensor | None = None,
+    include_positive: bool = True,
+) -> Tensor:
+    """InfoNCE with in-batch negatives, one direction: row i of z1 looks for row i of z2.
+
+    SimCSE (arXiv 2104.08821) Eq. 1; with hard negatives Eq. 5 and the weight alpha of Section 4 (Table 7):
+
+        l_i = -log( e^{cos(z_i, z_i+)/t} / sum_j ( e^{cos(z_i, z_j+)/t} + alpha^{[i=j]} e^{cos(z_i, z_j-)/t} ) )
+
+    Every z1[i] has N - 1 in-batch negatives, plus N with hard_negatives, plus Q with a queue.
+
+    Args:
+        z1, z2: [N, D], the two views; normalised inside (cosine similarity).
+        temperature: t above.
+        hard_negatives: [N, D], row i is the hard negative of row i and an ordinary one of all others.
+        hard_negative_weight: alpha, the weight of a row's own hard negative (the authors' option is log alpha).
+        queue: [Q, D], extra negatives of z1 (momentum queue); give it detached.
+        include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
+
+    Returns:
+        Scalar, mean over the N rows.
+
+    Raises:
+        ValueError: shapes that do not fit, temperature not positive, weight negative.
+    """
+    if z1.shape != z2.shape or z1.dim() != 2:
+        raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
+    if hard_negatives is not None and hard_negatives.shape != z1.shape:
+        raise ValueError(f"hard_negatives {tuple(hard_negatives.shape)} must be {tuple(z1.shape)} like z1.")
+    if temperature <= 0 or hard_negative_weight < 0:
+        raise ValueError("temperature must be positive and hard_negative_weight not negative.")
+    z1, z2 = F.normalize(z1, dim=-1, eps=1e-8), F.normalize(z2, dim=-1, eps=1e-8)
+    positives = z1 @ z2.T / temperature  # [N, N], the diagonal holds the positives
+    own = torch.eye(len(z1), dtype=torch.bool, device=z1.device)
+    columns = [positives if include_positive else positives.masked_fill(own, -math.inf)]
+    if hard_negatives is not None:
+        negatives = z1 @ F.normalize(hard_negatives, dim=-1, eps=1e-8).T / temperature  # [N, N]
+        log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf
+        columns.append(torch.where(own, negatives + log_alpha, negatives))
+    if queue is not None and len(queue):
+        columns.append(z1 @ F.normalize(queue, dim=-1, eps=1e-8).T / temperature)  # [N, Q]
+    return (torch.logsumexp(torch.cat(columns, dim=1), dim=1) - positives.diagonal()).mean()

@@ -1,0 +1,52 @@
+"""Masked language modelling: the auxiliary objective of SimCSE (Table D.2) and of InfoCSE."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+IGNORED = -100
+
+
+def mask_tokens(
+    input_ids: Tensor,
+    maskable: Tensor,
+    *,
+    mask_id: int,
+    vocabulary_size: int,
+    probability: float = 0.15,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """BERT's 80/10/10 rule.
+
+    Args:
+        input_ids: [N, L].
+        maskable: bool [N, L], False at [CLS], [SEP] and padding.
+        mask_id: id of [MASK].
+        vocabulary_size: random replacements are drawn from [0, vocabulary_size).
+        probability: share of maskable tokens that is chosen.
+        generator: for draws that can be repeated; None takes the global one.
+
+    Returns:
+        Masked input_ids and labels, both [N, L]; labels are IGNORED where nothing is predicted.
+    """
+    draws = torch.rand(3, *input_ids.shape, generator=generator, device=input_ids.device)
+    chosen = (draws[0] < probability) & maskable
+    labels = torch.where(chosen, input_ids, IGNORED)
+    random_ids = (draws[2] * vocabulary_size).long()
+    masked = torch.where(chosen & (draws[1] < 0.8), mask_id, input_ids)
+    masked = torch.where(chosen & (draws[1] >= 0.8) & (draws[1] < 0.9), random_ids, masked)
+    return masked, labels
+
+
+def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy, mean over the chosen tokens; 0 when none was chosen.
+
+    Args:
+        logits: [N, L, V].
+        labels: [N, L], IGNORED where nothing is predicted.
+    """
+    if not (labels != IGNORED).any():
+        return logits.sum() * 0.0
+    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)

@@ -1,0 +1,8 @@
+"""Method name -> class. A new method is one file here and one line in REGISTRY."""
+
+from lib.methods.base import Method
+from lib.methods.simcse import SimCSE
+
+REGISTRY: dict[str, type[Method]] = {"simcse": SimCSE}
+
+__all__ = ["REGISTRY", "Method"]

@@ -1,0 +1,96 @@
+"""The published tables (lib/assets/papers/*.yaml) and their comparison with what was measured."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+FOLDER = Path(__file__).parent / "assets" / "papers"
+
+
+@cache
+def load(paper: str) -> dict[str, Any]:
+    """The whole sheet of a paper: source, conventions, tables, figures.
+
+    Raises:
+        KeyError: no such sheet.
+    """
+    path = FOLDER / f"{paper}.yaml"
+    if not path.is_file():
+        raise KeyError(f"no published tables for {paper!r}: there are {', '.join(p.stem for p in FOLDER.glob('*.yaml'))}.")
+    return yaml.safe_load(path.read_text(encoding="utf8"))
+
+
+def table(paper: str, name: str) -> pd.DataFrame:
+    """One published table, tidy: paper, table, method, setting, column, value (missing cells are NaN).
+
+    Raises:
+        KeyError: no such table.
+    """
+    sheet = load(paper)
+    found = next((t for t in sheet["tables"] if t["id"] == name), None)
+    if found is None:
+        raise KeyError(f"{paper} has no {name!r}: there are {', '.join(t['id'] for t in sheet['tables'])}.")
+    rows = [
+        (paper, name, row["method"], row.get("setting", ""), column, value)
+        for row in found["rows"]
+        for column, value in zip(found["columns"], row["values"], strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value"])
+
+
+def wide(paper: str, name: str) -> pd.DataFrame:
+    """One published table as printed: a row per method (and setting), a column per column."""
+    frame = table(paper, name)
+    index = ["setting", "method"] if frame.setting.any() else ["method"]
+    order = frame[index].drop_duplicates()
+    columns = frame.column.unique()
+    pivot = frame.pivot_table(index=index, columns="column", values="value", aggfunc="first", dropna=False)
+    return pivot.reindex(columns=columns).loc[[tuple(k) if len(index) > 1 else k[0] for k in order.to_numpy()]]
+
+
+def compare(measured: pd.DataFrame, published: dict[str, float], *, spread: dict[str, float] | None = None) -> pd.DataFrame:
+    """Measured against published, one row per task.
+
+    Args:
+        measured: result rows (task, value, seed) of one method, profile, protocol and aggregation.
+        published: task -> the paper's value.
+        spread: task -> standard deviation over seeds of an independent replication; without it, the measured one.
+
+    Returns:
+        paper, measured (mean over seeds), std, seeds, difference, and `within 2 std` (True, False, or None where no
+        spread is known), indexed by task.
+    """
+    if measured.duplicated(["task", "seed"]).any():
+        raise ValueError("more than one row per task and seed: filter by split, protocol and aggregation first.")
+    groups = measured.groupby("task").value
+    frame = pd.DataFrame({"measured": groups.mean(), "std": groups.std(ddof=1), "seeds": groups.size()})
+    frame.insert(0, "paper", pd.Series(published))
+    frame["difference"] = frame.measured - frame.paper
+    known = pd.Series(spread, dtype=float).reindex(frame.index) if spread else frame["std"]
+    inside = (frame.difference.abs() <= 2 * known).astype(object)
+    frame["within 2 std"] = inside.where(known.notna() & frame.paper.notna(), None)
+    return frame.reindex([task for task in published if task in frame.index])
+
+
+def seed_statistics(values: pd.Series | np.ndarray, *, draws: int = 10_000, seed: int = 0) -> dict[str, float]:
+    """mean, std, min, max, n, and the 95 % bootstrap interval of the mean over seeds (percentile method)."""
+    values = np.asarray(values, dtype=float)
+    random = np.random.default_rng(seed)
+    means = values[random.integers(len(values), size=(draws, len(values)))].mean(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    deviation = values.std(ddof=1) if len(values) > 1 else float("nan")
+    return {
+        "mean": values.mean(),
+        "std": deviation,
+        "min": values.min(),
+        "max": values.max(),
+        "n": len(values),
+        "low": low,
+        "high": high,
+    }

@@ -1,0 +1,57 @@
+"""Where things are, whatever the working directory (papermill, nbval and JupyterLab each use another one)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parents[1]
+
+
+def _override(variable: str, default: Path) -> Path:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().resolve() if value else default
+
+
+def runs() -> Path:
+    """Finished runs, executed notebooks, reports. Environment variable CSE_RUNS, else runs/ in the repository."""
+    return _override("CSE_RUNS", root() / "runs")
+
+
+def cache() -> Path:
+    """Tokenised corpora and other things that can be made again. CSE_CACHE, else .cache/ in the repository."""
+    return _override("CSE_CACHE", root() / ".cache")
+
+
+def figures(profile: str = "demo") -> Path:
+    """figures/ for the demo profile (committed), runs/figures/<profile>/ for the others. CSE_FIGURES overrides."""
+    default = root() / "figures" if profile == "demo" else runs() / "figures" / profile
+    return _override("CSE_FIGURES", default)
+
+
+def data_dir(given: str | os.PathLike = "") -> Path:
+    """The folder with the data sets: the argument, else the environment variable CSE_DATA, else data/ in the
+    repository. A relative argument is looked up from the working directory, then from the repository.
+
+    Raises:
+        lib.data.DataError: the folder was named (argument or variable) and does not exist.
+    """
+    from lib.data.errors import DataError
+
+    if str(given):
+        path = Path(given).expanduser()
+        candidates = [path] if path.is_absolute() else [Path.cwd() / path, root() / path]
+        for candidate in candidates:
+            if candidate.is_dir():
+                return candidate.resolve()
+        raise DataError(
+            f"data_dir {str(given)!r} is not a folder (looked at {' and '.join(map(str, candidates))}): "
+            "give an existing folder, or an empty data_dir for CSE_DATA or data/ in the repository."
+        )
+    path = _override("CSE_DATA", root() / "data")
+    if os.environ.get("CSE_DATA") and not path.is_dir():
+        raise DataError(f"CSE_DATA names {path}, which is not a folder: correct or unset the variable.")
+    return path

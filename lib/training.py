@@ -1,0 +1,277 @@
+"""The one training loop: schedule, dev evaluation, best checkpoint, exact resume, numeric guard."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list, gather_object
+from torch import Tensor
+from transformers import get_scheduler
+
+from lib import geometry
+from lib.config import ConfigError, RunConfig
+from lib.data.sts import STSTask
+from lib.data.tokenized import TokenizedCorpus
+from lib.encoder import SentenceEncoder
+from lib.evaluation.sts import cosine, task_scores
+from lib.methods.base import Method
+from lib.progress import progress
+
+CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
+TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
+POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
+
+
+class NumericError(Exception):
+    """A loss term or the gradient is not finite; the message names it and the step."""
+
+
+@dataclass
+class Trained:
+    """What training leaves behind: the method carries the chosen weights."""
+
+    history: pd.DataFrame  # one row per step: step, loss, every term, learning_rate, gradient_norm, dev, alignment, uniformity
+    metrics: dict[str, Any]  # steps, best_step, dev
+    seconds: float
+
+
+@dataclass
+class _Progress:
+    """Everything that changes while training runs, apart from weights, optimiser and random state."""
+
+    step: int = 0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    best_score: float = float("-inf")
+    best_step: int = 0
+    seconds: float = 0.0
+
+
+def train(
+    method: Method,
+    corpus: TokenizedCorpus,
+    config: RunConfig,
+    *,
+    dev: STSTask | None,
+    checkpoint: Path | None = None,
+    show_progress: bool = False,
+) -> Trained:
+    """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces).
+
+    The order of the rows depends on the seed alone; a batch is `config.batch_size` rows over all processes, the last
+    partial batch of an epoch is kept (with W processes, its rows beyond a multiple of W are left out).
+
+    Args:
+        method: on CPU; moved to the device of this process.
+        corpus: token ids.
+        dev: pairs for the choice of the checkpoint and for alignment and uniformity; None keeps the last step.
+        checkpoint: file for exact resume, written about once a minute, read when it exists.
+
+    Raises:
+        NumericError: a loss term or the gradient norm is not finite.
+        ConfigError: batch_size does not fit the corpus or the number of processes, or the checkpoint is another run's.
+    """
+    accelerator = Accelerator()
+    world = accelerator.num_processes
+    if len(corpus) < config.batch_size:
+        raise ConfigError(
+            f"the corpus has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
+        )
+    if config.batch_size % world:
+        raise ConfigError(f"batch_size {config.batch_size} cannot be divided among {world} processes.")
+    steps_per_epoch = -(-len(corpus) // config.batch_size)
+    steps = min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
+    method.to(accelerator.device)
+    for module in method.modules():
+        if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
+            module.training_dtype = torch.bfloat16 if config.precision == "bf16" else None
+    optimizer = torch.optim.AdamW(_parameter_groups(method, config.weight_decay), lr=config.learning_rate, fused=True)
+    scheduler = get_scheduler(
+        "linear" if config.schedule == "linear" else "constant_with_warmup",
+        optimizer,
+        num_warmup_steps=round(config.warmup_ratio * steps),
+        num_training_steps=steps,
+    )
+    model = accelerator.prepare_model(method)
+    state, best = _Progress(), {}
+    if checkpoint is not None and checkpoint.exists():
+        state, best = _load(checkpoint, method, optimizer, scheduler, accelerator)
+    measure = _Dev(dev, accelerator.is_main_process)
+    if state.step == 0 and dev is not None:
+        state.rows.append({"step": 0, **measure(method.encoder)})
+
+    started = saved = time.monotonic()
+    bar = progress(total=steps, label="train", enabled=show_progress and accelerator.is_main_process)
+    bar.update(state.step)
+    while state.step < steps:
+        epoch, position = divmod(state.step, steps_per_epoch)
+        if position == 0 or state.step == 0 or "order" not in locals():
+            order = np.random.default_rng([config.seed, epoch]).permutation(len(corpus))
+        rows = order[position * config.batch_size : (position + 1) * config.batch_size]
+        share = len(rows) // world
+        rows = rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
+        state.step += 1
+        row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
+        if share:
+            batch = {k: v.to(accelerator.device, non_blocking=True) for k, v in corpus.batch(rows).items()}
+            row |= _step(model, batch, optimizer, accelerator, config, state.step)
+            method.after_step()
+        scheduler.step()
+
+        is_candidate = state.step % config.eval_every == 0 or state.step == steps
+        is_trace = state.step <= config.trace_until and state.step % TRACE_EVERY == 0
+        if dev is not None and (is_candidate or is_trace):
+            row |= measure(method.encoder)
+            if is_candidate and row["dev"] > state.best_score:
+                state.best_score, state.best_step = row["dev"], state.step
+                best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
+        state.rows.append(row)
+        bar.update(1, loss=row.get("loss", float("nan")))
+        if checkpoint is not None and state.step < steps:
+            due = [time.monotonic() - saved >= CHECKPOINT_SECONDS]
+            if world > 1:  # the clocks of the processes differ: the first one decides
+                broadcast_object_list(due)
+            if due[0]:
+                state.seconds += time.monotonic() - started
+                started = time.monotonic()
+                _save(checkpoint, state, best, method, optimizer, scheduler, accelerator)
+                saved = time.monotonic()
+    bar.close()
+    state.seconds += time.monotonic() - started
+    if best:
+        method.encoder.load_state_dict(best)
+    metrics = {
+        "steps": int(steps),
+        "best_step": state.best_step if dev is not None else int(steps),
+        "dev": state.best_score if dev is not None else None,
+    }
+    return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
+
+
+def _step(
+    model: torch.nn.Module,
+    batch: dict[str, Tensor],
+    optimizer: torch.optim.Optimizer,
+    accelerator: Accelerator,
+    config: RunConfig,
+    step: int,
+) -> dict[str, float]:
+    """Forward, guard, backward, clip, update; the values of this step for the history."""
+    model.train()
+    terms = model(batch)
+    values = dict(zip(terms, torch.stack([t.detach().float() for t in terms.values()]).tolist(), strict=True))
+    for name, value in values.items():
+        if not np.isfinite(value):
+            raise NumericError(
+                f"loss term {name!r} is {value} at step {step}: lower learning_rate (now {config.learning_rate:g}) or "
+                "raise temperature; nothing after the last checkpoint is kept."
+            )
+    optimizer.zero_grad(set_to_none=True)
+    accelerator.backward(sum(terms.values()))
+    limit = config.gradient_clip or float("inf")
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    if not np.isfinite(norm):
+        raise NumericError(f"the gradient norm is {norm} at step {step} with loss terms {values}: lower learning_rate.")
+    optimizer.step()
+    return {"loss": sum(values.values()), **values, "gradient_norm": norm}
+
+
+class _Dev:
+    """Dev score and geometry of the encoder from one pass over the dev sentences."""
+
+    def __init__(self, task: STSTask | None, is_main: bool) -> None:
+        self.task, self.is_main = task, is_main
+        if task is not None:
+            self.first, self.second = task.sentences1, task.sentences2
+            self.positive = task.gold > POSITIVE_GOLD
+
+    def __call__(self, encoder: SentenceEncoder) -> dict[str, float]:
+        values = [dev_metrics(encoder.encode, self.task) if self.is_main else {}]
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            broadcast_object_list(values)
+        return values[0]
+
+
+def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dict[str, float]:
+    """dev (Spearman x100, all), alignment (pairs with gold above 4) and uniformity (all sentences) of one task."""
+    n = len(task.gold)
+    vectors = encode([*task.sentences1, *task.sentences2])
+    first, second = vectors[:n], vectors[n:]
+    positive = task.gold > POSITIVE_GOLD
+    return {
+        "dev": task_scores(task, cosine(first, second))["all"],
+        "alignment": float(geometry.alignment(first[positive], second[positive])),
+        "uniformity": float(geometry.uniformity(vectors)),
+    }
+
+
+def _parameter_groups(method: Method, weight_decay: float) -> list[dict[str, Any]]:
+    """Weight decay on matrices only, as usual for BERT."""
+    parameters = [p for p in method.parameters() if p.requires_grad]
+    return [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+
+
+def _random_state() -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _save(
+    path: Path,
+    state: _Progress,
+    best: dict[str, Tensor],
+    method: Method,
+    optimizer: torch.optim.Optimizer,
+    scheduler: Any,
+    accelerator: Accelerator,
+) -> None:
+    """One file, replaced in one go: a kill at any moment leaves the old one or the new one."""
+    random_states = gather_object([_random_state()])
+    if accelerator.is_main_process:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        content = {
+            "progress": vars(state),
+            "best": best,
+            "method": method.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "scheduler": scheduler.state_dict(),
+            "random": random_states,
+        }
+        with open(partial, "wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    accelerator.wait_for_everyone()
+
+
+def _load(
+    path: Path, method: Method, optimizer: torch.optim.Optimizer, scheduler: Any, accelerator: Accelerator
+) -> tuple[_Progress, dict[str, Tensor]]:
+    content = torch.load(path, map_location="cpu", weights_only=True)
+    if len(content["random"]) != accelerator.num_processes:
+        raise ConfigError(
+            f"{path} was written by {len(content['random'])} processes: resume with as many, or delete the file."
+        )
+    method.load_state_dict(content["method"])
+    optimizer.load_state_dict(content["optimizer"])
+    scheduler.load_state_dict(content["scheduler"])
+    states = content["random"][accelerator.process_index]
+    torch.set_rng_state(states["cpu"])
+    if "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"])
+    return _Progress(**content["progress"]), content["best"]

@@ -1,0 +1,102 @@
+"""Shared fixtures: tiny encoders, isolated stores. Nothing here needs a network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when the hub client is imported
+
+import pytest
+
+WORDS = (
+    "a the man woman dog cat child plays runs eats sleeps is was not in on under park house street red blue small "
+    "large quickly slowly happy sad two three city river music guitar market opens closes new old rain snow sun"
+).split()
+
+
+def pytest_collectstart(collector):
+    """nbval compares neither stderr nor HTML (tables have their text form)."""
+    if hasattr(collector, "skip_compare"):
+        collector.skip_compare += ("stderr", "text/html")
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path, monkeypatch, request):
+    """Every test has its own run store, cache and figures."""
+    if "notebook" in request.keywords:  # these choose their own
+        return
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CSE_FIGURES", str(tmp_path / "figures"))
+    monkeypatch.delenv("CSE_DATA", raising=False)
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """200 different sentences of the words above."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    found = {" ".join(random.choice(WORDS, size=random.integers(4, 12))) for _ in range(260)}
+    return sorted(found)[:200]
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory) -> Path:
+    """A BERT of 2 layers and 32 dimensions with random weights and a word-level WordPiece vocabulary, MLM head included."""
+    import torch
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", '"', ".", "this", "sentence", "means", *WORDS]
+    tokenizer = BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)})
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory) -> Path:
+    """A RoBERTa of 2 layers and 32 dimensions with random weights and a byte-pair vocabulary."""
+    import torch
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import RobertaConfig, RobertaModel, RobertaTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-roberta")
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator([" ".join(WORDS)] * 3, vocab_size=400, special_tokens=special)
+    trained.save_model(str(folder))
+    tokenizer = RobertaTokenizerFast.from_pretrained(str(folder))
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=66,
+        pad_token_id=tokenizer.pad_token_id,
+        type_vocab_size=1,
+    )
+    RobertaModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def corpus_file(tmp_path, sentences) -> Path:
+    """The sentences in a text file, one a line."""
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(sentences) + "\n", encoding="utf8")
+    return path

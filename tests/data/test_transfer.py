@@ -1,0 +1,126 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib.data import transfer
+from lib.data.errors import DataError
+from lib.data.transfer import TRANSFER_TASKS, load_transfer
+
+FILES = {
+    "MR/rt-polarity.pos": b"good  film \nvery good\n",
+    "MR/rt-polarity.neg": b"bad film\n",
+    "CR/custrev.pos": b"nice phone\n \n",
+    "CR/custrev.neg": b"\nbroken\n",
+    "SUBJ/subj.objective": b"he goes home\n",
+    "SUBJ/subj.subjective": b"a caf\xe9 of delights\x85and more\n",
+    "MPQA/mpqa.pos": b"fine\n\n",
+    "MPQA/mpqa.neg": b"awful\n\ndire",
+    "SST/binary/sentiment-train": "a façade . \t0\nfun\t1\n".encode(),
+    "SST/binary/sentiment-dev": b"dull \t0\n",
+    "SST/binary/sentiment-test": b"bright \t1\n",
+    "TREC/train_5500.label": b"NUM:dist How far is it ?\nABBR:exp What is \xc9 ?\n",
+    "TREC/TREC_10.label": b"LOC:city What county is it ?\n",
+    "MRPC/msr_paraphrase_train.txt": (
+        b"\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        b'1\t7\t8\tHe  said so .\t" So " , he said .\n'
+    ),
+    "MRPC/msr_paraphrase_test.txt": b"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tYes\tNo\n",
+}
+COUNTS = dict(zip(FILES, (2, 1, 2, 2, 1, 1, 2, 3, 2, 1, 1, 2, 1, 1, 1), strict=True))
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, content in FILES.items():
+        path = tmp_path / "senteval" / "downstream" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    monkeypatch.setattr(transfer, "EXPECTED_LINES", COUNTS)
+    return tmp_path
+
+
+def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir: Path) -> None:
+    mr = load_transfer(data_dir, "MR")
+    assert (mr.kind, mr.test, mr.dev, mr.pairs) == ("folds", None, None, False)
+    assert mr.train.sentences1 == ["good film", "very good", "bad film"]
+    assert mr.train.labels.tolist() == [1, 1, 0] and mr.train.labels.dtype == np.int64
+    assert load_transfer(data_dir, "CR").train.sentences1 == ["nice phone", "", "", "broken"]
+    assert load_transfer(data_dir, "MPQA").train.sentences1 == ["fine", "", "awful", "", "dire"]
+    subj = load_transfer(data_dir, "SUBJ").train
+    assert subj.sentences1 == ["he goes home", "a café of delights and more"]
+
+
+def test_tasks_with_their_own_test_set(data_dir: Path) -> None:
+    sst = load_transfer(data_dir, "SST2")
+    assert sst.kind == "train_dev_test" and sst.dev is not None and sst.test is not None
+    assert (sst.train.sentences1, sst.train.labels.tolist()) == (["a façade .", "fun"], [0, 1])
+    assert (sst.dev.sentences1, sst.test.sentences1) == (["dull"], ["bright"])
+
+    trec = load_transfer(data_dir, "TREC")
+    assert trec.kind == "train_test" and trec.dev is None and trec.test is not None
+    assert (trec.train.sentences1, trec.train.labels.tolist()) == (["How far is it ?", "What is É ?"], [5, 0])
+    assert trec.test.labels.tolist() == [4]
+
+    mrpc = load_transfer(data_dir, "MRPC")
+    assert mrpc.kind == "train_test" and mrpc.pairs and mrpc.test is not None
+    assert mrpc.train.sentences1 == ["He said so ."]
+    assert mrpc.train.sentences2 == ['" So " , he said .']
+    assert (mrpc.train.labels.tolist(), mrpc.test.labels.tolist()) == ([1], [0])
+
+
+@pytest.mark.parametrize(("content", "found"), [(b"good film\n", "found 1;"), (None, "found no such file;")])
+def test_truncated_or_missing_file(data_dir: Path, content: bytes | None, found: str) -> None:
+    path = data_dir / "senteval" / "downstream" / "MR" / "rt-polarity.pos"
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(DataError) as error:
+        load_transfer(data_dir, "MR")
+    for part in (str(path), "expected 2 lines", found, "python -m lib.data fetch senteval"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("SST2", "SST/binary/sentiment-dev", b"a line without a label\n"),
+        ("SST2", "SST/binary/sentiment-dev", b"caf\xe9\t1\n"),
+        ("TREC", "TREC/TREC_10.label", b"ODD:one What ?\n"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", b"header\n1\t2\t3\tonly one string\n"),
+    ],
+)
+def test_malformed_file(data_dir: Path, name: str, file: str, content: bytes) -> None:
+    path = data_dir / "senteval" / "downstream" / file
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="fetch it again"):
+        load_transfer(data_dir, name)
+
+
+def test_unknown_task(data_dir: Path) -> None:
+    with pytest.raises(ValueError, match="choose from MR, CR"):
+        load_transfer(data_dir, "SST5")
+
+
+REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
+
+
+@pytest.mark.skipif(not (REAL / "senteval" / "downstream").is_dir(), reason="needs CSE_DATA with senteval")
+def test_official_counts() -> None:
+    found = {}
+    for name in TRANSFER_TASKS:
+        task = load_transfer(REAL, name)
+        splits = [split for split in (task.train, task.dev, task.test) if split is not None]
+        found[name] = (
+            *(len(split) for split in splits),
+            int(max(split.labels.max() for split in splits)) + 1,
+        )
+        assert all(len(split.labels) == len(split) for split in splits)
+    assert found == {
+        "MR": (10662, 2),
+        "CR": (3775, 2),
+        "SUBJ": (10000, 2),
+        "MPQA": (10606, 2),
+        "SST2": (67349, 872, 1821, 2),
+        "TREC": (5452, 500, 6),
+        "MRPC": (4076, 1725, 2),
+    }

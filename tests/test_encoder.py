@@ -1,0 +1,152 @@
+"""Pooling, encode(), and the round trip through disk and sentence-transformers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, masked_mean, projection_head
+
+
+def load(folder, **options):
+    return SentenceEncoder.from_pretrained(folder, **options).eval()
+
+
+def test_masked_mean_ignores_padding():
+    hidden = torch.tensor([[[1.0], [3.0], [100.0]]])
+    assert masked_mean(hidden, torch.tensor([[1, 1, 0]])).item() == 2.0
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_pooling_equals_its_definition(backbone, pooling, request, sentences):
+    """One sentence at a time, straight from the hidden states, against batched encode()."""
+    encoder = load(request.getfixturevalue(backbone), pooling=pooling)
+    texts = sentences[:7] + ["a dog"]
+    expected = []
+    for text in texts:
+        ids = torch.tensor([encoder.tokenize([text])[0]])
+        output = encoder.backbone(ids, output_hidden_states=True)
+        first, layers = output.hidden_states[0][0], [h[0] for h in output.hidden_states]
+        expected.append(
+            {
+                "cls": lambda: layers[-1][0],
+                "mean": lambda: layers[-1].mean(0),
+                "first_last_mean": lambda: (layers[1].mean(0) + layers[-1].mean(0)) / 2,
+                "embeddings_last_mean": lambda: (first.mean(0) + layers[-1].mean(0)) / 2,
+                "mask_prompt": lambda: layers[-1][(ids[0] == encoder.tokenizer.mask_token_id).nonzero()[-1, 0]],
+                "pooler": lambda: output.pooler_output[0],
+            }[pooling]()
+        )
+    np.testing.assert_allclose(encoder.encode(texts), torch.stack(expected).detach().numpy(), atol=2e-6)
+
+
+def test_the_two_first_last_readings_differ(tiny_bert, sentences):
+    new, old = (load(tiny_bert, pooling=p).encode(sentences[:5]) for p in ("first_last_mean", "embeddings_last_mean"))
+    assert np.abs(new - old).max() > 1e-3
+
+
+def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sentences):
+    encoder = load(tiny_bert)
+    texts = sentences[:30] + sentences[:10][::-1]
+    whole = encoder.encode(texts)
+    assert whole.dtype == np.float32 and whole.shape == (40, 32)
+    np.testing.assert_array_equal(whole[30:], whole[:10][::-1])
+    np.testing.assert_allclose(encoder.encode(texts, batch_tokens=1), whole, atol=2e-6)
+    calls = []
+    encoder.backbone.register_forward_pre_hook(lambda m, args, kwargs: calls.append(kwargs["input_ids"].shape), with_kwargs=True)
+    encoder.encode(texts, batch_tokens=64)
+    assert sum(rows for rows, _ in calls) == 30 and all(rows * length <= 64 for rows, length in calls)
+
+
+def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences):
+    encoder = load(tiny_bert, dropout=0.5).train()
+    np.testing.assert_array_equal(encoder.encode(sentences[:4]), encoder.encode(sentences[:4]))
+    assert encoder.training
+
+
+def test_encode_edge_cases(tiny_bert):
+    encoder = load(tiny_bert)
+    assert encoder.encode([]).shape == (0, 32)
+    assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
+    for wrong in ("one string", [1, 2]):
+        with pytest.raises(TypeError, match="list of strings"):
+            encoder.encode(wrong)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "embeddings_last_mean"])
+@pytest.mark.parametrize("projected", [False, True])
+def test_sentence_transformers_gives_the_same_vectors(tiny_bert, tmp_path, sentences, pooling, projected):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = load(tiny_bert, pooling=pooling, projection=projection_head(32) if projected else None).eval()
+    expected = encoder.encode(sentences[:20])
+    encoder.save(tmp_path / "saved")
+    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:20])
+    np.testing.assert_allclose(peer, expected, atol=1e-5)
+    np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mask_prompt", "pooler"])
+def test_what_sentence_transformers_cannot_do_is_refused_there(tiny_bert, tmp_path, sentences, pooling):
+    from sentence_transformers import SentenceTransformer
+
+    encoder = load(tiny_bert, pooling=pooling)
+    if pooling == "pooler":  # a pooler that was not trained is drawn anew at every load
+        torch.nn.init.eye_(encoder.backbone.pooler.dense.weight)
+    encoder.save(tmp_path / "saved")
+    np.testing.assert_allclose(
+        load(tmp_path / "saved").encode(sentences[:5]), encoder.encode(sentences[:5]), atol=1e-6
+    )
+    with pytest.raises(ValueError, match="lib.encoder.SentenceEncoder"):
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+
+
+def test_reads_the_pooling_of_a_sentence_transformers_folder(tiny_bert, tmp_path):
+    load(tiny_bert, pooling="mean").save(tmp_path / "saved")
+    (tmp_path / "saved" / "sentence_encoder.json").unlink()
+    assert load(tmp_path / "saved").pooling == "mean"
+    config = tmp_path / "saved/1_Pooling/config.json"
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps(content | {"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}))
+    with pytest.raises(EncoderError, match="max_tokens"):
+        load(tmp_path / "saved")
+
+
+def test_a_save_that_fails_leaves_the_old_folder(tiny_bert, tmp_path, monkeypatch, sentences):
+    encoder = load(tiny_bert)
+    encoder.save(tmp_path / "saved")
+    before = encoder.encode(sentences[:3])
+    monkeypatch.setattr("lib.encoder._write_modules", lambda *a: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        encoder.save(tmp_path / "saved")
+    np.testing.assert_array_equal(load(tmp_path / "saved").encode(sentences[:3]), before)
+    assert [p.name for p in tmp_path.iterdir()] == ["saved"]
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("./no/such/folder", "neither an existing folder nor a hub name"),
+        ("nobody/no-such-model", "on the hub or in its cache"),
+    ],
+)
+def test_unknown_backbone_is_one_sentence(source, words):
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_weights_or_of_another_kind_is_refused(tiny_bert, tmp_path):
+    (tmp_path / "config.json").write_text((tiny_bert / "config.json").read_text())
+    with pytest.raises(EncoderError, match="in that folder"):
+        load(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(EncoderError, match="gpt2"):
+        load(tmp_path)
+
+
+def test_unknown_pooling(tiny_bert):
+    with pytest.raises(EncoderError, match="choose one of"):
+        load(tiny_bert, pooling="max")

@@ -1,0 +1,52 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from lib.geometry import alignment, singular_values, uniformity, whitening
+
+
+def test_uniformity_equals_pdist_and_does_not_depend_on_the_block_size():
+    x = torch.randn(37, 6)
+    expected = torch.pdist(F.normalize(x, dim=1)).pow(2).mul(-2).exp().mean().log()
+    for rows in (4, 36, 37, 1000):
+        torch.testing.assert_close(uniformity(x, rows_at_once=rows), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_alignment_equals_the_loop():
+    x, y = torch.randn(2, 9, 4)
+    each = [float(((a / a.norm()) - (b / b.norm())).norm() ** 2) for a, b in zip(x, y, strict=True)]
+    assert alignment(x, y).item() == pytest.approx(sum(each) / 9, rel=1e-5)
+    assert alignment(x, y, alpha=1).item() == pytest.approx(sum(math.sqrt(e) for e in each) / 9, rel=1e-5)
+
+
+def test_hand_values():
+    opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # distance 2
+    assert uniformity(opposite).item() == pytest.approx(-8)
+    assert uniformity(torch.ones(5, 3)).item() == pytest.approx(0, abs=1e-5)
+    assert alignment(opposite[:1], opposite[1:]).item() == pytest.approx(4)
+
+
+def test_scale_does_not_matter():
+    x, y = torch.randn(2, 20, 5)
+    torch.testing.assert_close(alignment(x, 7 * y), alignment(3 * x, y))
+    torch.testing.assert_close(uniformity(100 * x), uniformity(x))
+
+
+def test_uniformity_needs_two_rows():
+    with pytest.raises(ValueError, match="two rows"):
+        uniformity(torch.ones(1, 3))
+
+
+def test_spectrum_of_a_rank_one_matrix():
+    values = singular_values(np.outer(np.arange(1, 6), np.ones(3)))
+    assert values[0] == 1 and values[1:].max() < 1e-5
+
+
+def test_whitening_gives_unit_covariance():
+    x = np.random.default_rng(0).normal(size=(500, 4)) @ np.random.default_rng(1).normal(size=(4, 4)) + 3
+    white = whitening(x)(x)
+    np.testing.assert_allclose(np.cov(white.T), np.eye(4), atol=1e-8)
+    np.testing.assert_allclose(white.mean(0), 0, atol=1e-8)

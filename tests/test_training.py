@@ -1,0 +1,212 @@
+"""The loop: learning, checkpoint choice, schedule, numeric guard, resume after a kill, several processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lib import training
+from lib.config import ConfigError, RunConfig
+from lib.data import Corpus, STSTask, Subset, tokenize_corpus
+from lib.encoder import SentenceEncoder
+from lib.methods import REGISTRY
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def dev(sentences):
+    """Pairs whose gold score is their word overlap: something a bag of words can learn."""
+    first, second = sentences[:60], sentences[60:120]
+    overlap = [len(set(a.split()) & set(b.split())) for a, b in zip(first, second, strict=True)]
+    gold = np.array(overlap, dtype=float)
+    gold[:10], second = 5.0, first[:10] + second[10:]
+    return STSTask("toy", "dev", "toy", {"toy": Subset(tuple(first), tuple(second), gold)})
+
+
+def build(tiny_bert, sentences, **options):
+    config = RunConfig(
+        **{"batch_size": 16, "learning_rate": 1e-3, "eval_every": 4, "dev_task": "none", "pooling": "mean", "dropout": 0.02,
+           "backbone": str(tiny_bert)}
+        | options
+    )
+    torch.manual_seed(config.seed)
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=config.pooling, dropout=config.dropout)
+    method = REGISTRY[config.method](encoder, config.arguments())
+    corpus = tokenize_corpus(Corpus("toy", (tuple(sentences),)), encoder, max_length=config.max_length)
+    return method, corpus, config
+
+
+def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
+    method, corpus, config = build(tiny_bert, sentences, epochs=3, trace_until=10)
+    trained = training.train(method, corpus, config, dev=dev)
+    history = trained.history
+    assert history.step.tolist() == list(range(40)) and trained.metrics["steps"] == 39  # 200 / 16 -> 13 steps an epoch
+    assert history.loss[1:6].mean() > 1.5 * history.loss[-5:].mean()
+    assert history.learning_rate[1] == pytest.approx(1e-3) and history.learning_rate[39] == pytest.approx(1e-3 / 39)
+    measured = history.dropna(subset="dev").step.tolist()
+    assert measured == [0, 4, 8, 10, 12, 16, 20, 24, 28, 32, 36, 39]
+    assert history.alignment.notna().sum() == history.uniformity.notna().sum() == len(measured)
+
+
+def test_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
+    method, corpus, config = build(tiny_bert, sentences, epochs=2)
+    trained = training.train(method, corpus, config, dev=dev)
+    candidates = trained.history[(trained.history.step % 4 == 0) | (trained.history.step == 26)].iloc[1:]
+    best = candidates.loc[candidates.dev.idxmax()]  # idxmax takes the first of equals: strictly better replaces
+    assert trained.metrics == {"steps": 26, "best_step": int(best.step), "dev": best.dev}
+    assert training.dev_metrics(method.encoder.encode, dev)["dev"] == pytest.approx(best.dev, abs=1e-4)
+
+
+def test_same_seed_same_history_other_seed_another(tiny_bert, sentences):
+    histories = []
+    for seed in (1, 1, 2):
+        method, corpus, config = build(tiny_bert, sentences, seed=seed)
+        histories.append(training.train(method, corpus, config, dev=None).history)
+    pd.testing.assert_frame_equal(histories[0], histories[1])
+    assert not np.allclose(histories[0].loss, histories[2].loss)
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"schedule": "constant"}, [1, 1, 1, 1]),
+        ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25]),
+        ({"schedule": "linear", "warmup_ratio": 0.5}, [0, 0.5, 1, 0.5]),
+        ({"schedule": "constant", "warmup_ratio": 0.5}, [0, 0.5, 1, 1]),
+    ],
+)
+def test_schedules(tiny_bert, sentences, options, expected):
+    method, corpus, config = build(tiny_bert, sentences, max_steps=4, **options)
+    history = training.train(method, corpus, config, dev=None).history
+    np.testing.assert_allclose(history.learning_rate, np.array(expected) * 1e-3)
+
+
+def test_gradient_clipping_limits_the_update(tiny_bert, sentences):
+    """Adam hides the scale of a gradient, so the clipped gradients themselves are compared."""
+    norms = []
+    for limit in (0.0, 0.01):
+        method, corpus, config = build(tiny_bert, sentences, max_steps=1, gradient_clip=limit)
+        training.train(method, corpus, config, dev=None)
+        norms.append(torch.stack([p.grad.norm() for p in method.parameters() if p.grad is not None]).norm().item())
+    assert norms[0] > 0.02 and norms[1] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_bf16_trains_close_to_fp32(tiny_bert, sentences):
+    losses = {}
+    for precision in ("fp32", "bf16"):
+        method, corpus, config = build(tiny_bert, sentences, precision=precision, dropout=0.0, max_steps=5)
+        losses[precision] = training.train(method, corpus, config, dev=None).history.loss
+        assert all(p.dtype == torch.float32 for p in method.parameters())
+    assert not np.array_equal(losses["fp32"], losses["bf16"])
+    np.testing.assert_allclose(losses["fp32"], losses["bf16"], atol=0.1)
+
+
+def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
+    method, corpus, config = build(tiny_bert, sentences)
+    calls = []
+
+    def broken(batch, forward=method.forward):
+        terms = forward(batch)
+        calls.append(1)
+        return terms | {"extra": terms["info_nce"] * (float("nan") if len(calls) == 3 else 1.0)}
+
+    method.forward = broken
+    with pytest.raises(training.NumericError, match="'extra' is nan at step 3"):
+        training.train(method, corpus, config, dev=None)
+
+
+def test_refuses_a_corpus_smaller_than_a_batch(tiny_bert, sentences):
+    method, corpus, config = build(tiny_bert, sentences[:10])
+    with pytest.raises(ConfigError, match="10 rows, less than one batch of 16"):
+        training.train(method, corpus, config, dev=None)
+
+
+CHILD = """
+import sys, pathlib, time
+import lib.training as training
+from lib import runs
+from lib.config import RunConfig
+training.CHECKPOINT_SECONDS = 0.0
+real = training._step
+def slow(*args):  # time enough to be killed in the middle of a step
+    values = real(*args)
+    print("in step", args[-1], flush=True)
+    time.sleep(0.05)
+    return values
+training._step = slow
+run = runs.run(RunConfig(**eval(sys.argv[1])))
+print(run.folder)
+"""
+
+
+def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert, corpus_file, tmp_path):
+    options = {
+        "corpus": str(corpus_file), "backbone": str(tiny_bert), "batch_size": 16, "epochs": 2, "eval_every": 5,
+        "learning_rate": 1e-3, "dev_task": "demo",
+    }  # fmt: skip
+
+    def start(store):
+        environment = os.environ | {"CSE_RUNS": str(tmp_path / store), "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(
+            [sys.executable, "-c", CHILD, repr(options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )  # fmt: skip
+
+    whole = start("whole")
+    killed = start("killed")
+    for line in killed.stdout:  # kill -9 inside step 12 of 26
+        if line == "in step 12\n":
+            os.kill(killed.pid, signal.SIGKILL)
+            break
+    assert killed.wait() == -signal.SIGKILL
+    assert not list((tmp_path / "killed").glob("demo/*/metrics.json"))
+    resumed = start("killed")
+    output = resumed.communicate()[0].splitlines()
+    assert output[0] == "in step 12" and resumed.returncode == 0
+    expected = Path(whole.communicate()[0].splitlines()[-1])
+    found = Path(output[-1])
+    assert found.name == expected.name
+    for name in ("metrics.json", "history.csv", "config.yaml"):
+        assert (found / name).read_bytes() == (expected / name).read_bytes(), name
+    assert (found / "encoder/model.safetensors").read_bytes() == (expected / "encoder/model.safetensors").read_bytes()
+    assert not list((tmp_path / "killed/.unfinished").glob("*/checkpoint.pt"))
+
+
+WORKER = """
+import sys, torch, numpy as np, torch.distributed as dist
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.test_training import build
+from lib import training
+tiny, folder = Path(sys.argv[1]), Path(sys.argv[3])
+sentences = (folder / "sentences.txt").read_text().split("\\n")
+method, corpus, config = build(tiny, sentences, dropout=0.0, max_steps=4, gradient_clip=0.0, **eval(sys.argv[4]))
+history = training.train(method, corpus, config, dev=None).history
+if not dist.is_initialized() or dist.get_rank() == 0:
+    torch.save({"loss": history.loss.tolist(), "grad": {k: p.grad for k, p in method.named_parameters() if p.grad is not None}},
+               folder / f"{dist.get_world_size() if dist.is_initialized() else 1}.pt")
+"""
+
+
+@pytest.mark.parametrize("arguments", [{}, {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}}])
+def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, arguments):
+    (tmp_path / "sentences.txt").write_text("\n".join(sentences))
+    (tmp_path / "worker.py").write_text(WORKER)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    last = [str(tmp_path / "worker.py"), str(tiny_bert), str(ROOT), str(tmp_path), repr(arguments)]
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={20000 + os.getpid() % 20000}"]
+    for command in ([sys.executable, *last], [sys.executable, *launch, *last]):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+        assert done.returncode == 0, done.stderr[-2000:]
+    one, two = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (1, 2))
+    np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-4)
+    assert set(one["grad"]) == set(two["grad"])
+    for name, gradient in one["grad"].items():
+        torch.testing.assert_close(two["grad"][name], gradient, rtol=1e-3, atol=1e-5, msg=name)
