@@ -310,13 +310,16 @@ def preflight(job: Job, source: str = "") -> None:
     Raises:
         Refused: a value that makes no sense, or data or a backbone that is missing.
     """
-    if not {"backbone", "method"} <= job.parameters.keys():
+    if "backbone" not in job.parameters:
         return
+    from lib import methods
     from lib.config import ConfigError, RunConfig
     from lib.data.errors import DataError
     from lib.encoder import EncoderError
 
     names = {field.name for field in dataclasses.fields(RunConfig)}
+    if (method := job.parameters.get("method", RunConfig.method)) in methods.REGISTRY:
+        names |= {field.name for field in dataclasses.fields(methods.REGISTRY[method].Arguments)}
     try:
         RunConfig.from_parameters({k: v for k, v in job.parameters.items() if k in names}).preflight()
     except (ConfigError, DataError, EncoderError) as error:

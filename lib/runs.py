@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -232,6 +233,25 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
             file=sys.stderr,
         )
     return finished
+
+
+def grid(config: RunConfig, values: Mapping[str, Sequence[Any]], *, show_progress: bool = False) -> pd.DataFrame:
+    """Train (or find) one run for every combination of values.
+
+    Args:
+        values: parameter or method argument -> values, e.g. {"temperature": [0.05, 0.1], "seed": [1, 2]}.
+
+    Returns:
+        One row per run: the varied values, seed, dev, best_step, run_id and the Run itself in column `run`. All
+        combinations are validated before the first one trains.
+    """
+    combinations = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    configs = [config.replace(**combination) for combination in combinations]
+    rows = []
+    for combination, each in zip(combinations, configs, strict=True):
+        finished = run(each, show_progress=show_progress)
+        rows.append({"seed": each.seed} | combination | finished.metrics | {"run_id": finished.id, "run": finished})
+    return pd.DataFrame(rows)
 
 
 def _finish(folder: Path, config: RunConfig, prepared: Prepared, encoder: SentenceEncoder, trained: Any, processes: int) -> None:

@@ -1,0 +1,222 @@
+"""Ours against sentence-transformers, interleaved in one run: `make bench`.
+
+Every measurement is a fresh process (so that peak memory is its own); the two sides take turns for several rounds,
+and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
+
+    python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
+    python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SHAPES = {  # layers, hidden, heads, intermediate; weights are random: they do not change the time of a step
+    "minilm": (6, 384, 12, 1536),
+    "bert-base": (12, 768, 12, 3072),
+}
+BATCH, LENGTH, RATE = 64, 32, 3e-5
+WARM_UP = 3  # first steps of a process, not counted
+
+
+def make_backbone(shape: str, folder: Path) -> None:
+    """A BERT of this shape with random weights and the demo tokenizer, vocabulary padded to BERT's 30,522."""
+    import torch
+    from transformers import AutoTokenizer, BertConfig, BertModel
+
+    from lib import demo
+
+    layers, hidden, heads, intermediate = SHAPES[shape]
+    torch.manual_seed(0)
+    config = BertConfig(
+        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=intermediate
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(demo.backbone()).save_pretrained(folder)
+
+
+def demo_sentences(n: int) -> list[str]:
+    import numpy as np
+
+    from lib import demo
+
+    sentences = demo.docstring_sentences()["sentence"].tolist()
+    return [sentences[i] for i in np.random.default_rng(0).permutation(len(sentences))[:n]]
+
+
+def train_ours(backbone: Path, steps: int, _: str) -> list[float]:
+    """Seconds of each step: batch assembly, forward, backward, clipping, update, schedule."""
+    from lib import training
+    from lib.config import RunConfig
+    from lib.data import Corpus, tokenize_corpus
+    from lib.encoder import SentenceEncoder
+    from lib.methods import REGISTRY
+
+    config = RunConfig(
+        backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none"
+    )
+    encoder = SentenceEncoder.from_pretrained(backbone)
+    method = REGISTRY["simcse"](encoder, config.arguments())
+    corpus = tokenize_corpus(Corpus("bench", (tuple(demo_sentences(BATCH * steps)),)), encoder, max_length=LENGTH)
+    marks = [time.perf_counter()]
+    after_step = method.after_step
+    method.after_step = lambda: (after_step(), marks.append(time.perf_counter()))
+    training.train(method, corpus, config, dev=None)
+    return [b - a for a, b in zip(marks, marks[1:], strict=False)]
+
+
+def train_peer(backbone: Path, steps: int, _: str) -> list[float]:
+    """sentence-transformers' own SimCSE recipe: the same sentence twice, MultipleNegativesRankingLoss."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+        losses,
+        models,
+    )
+    from transformers import TrainerCallback
+
+    transformer = models.Transformer(str(backbone), max_seq_length=LENGTH)
+    model = SentenceTransformer(
+        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")], device="cpu"
+    )
+    sentences = demo_sentences(BATCH * steps)
+    marks: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *args, **kwargs):
+            marks.append(time.perf_counter())
+
+        def on_step_end(self, *args, **kwargs):
+            marks.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            per_device_train_batch_size=BATCH,
+            learning_rate=RATE,
+            num_train_epochs=1,
+            max_grad_norm=1.0,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+        )
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"anchor": sentences, "positive": sentences}),
+            loss=losses.MultipleNegativesRankingLoss(model, scale=20.0),
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return [b - a for a, b in zip(marks, marks[1:], strict=False)]
+
+
+def evaluate_ours(backbone: Path, _: int, data_dir: str) -> list[float]:
+    from lib.data import load_sts
+    from lib.data.sts import STS_TASKS
+    from lib.encoder import SentenceEncoder
+    from lib.evaluation import evaluate_sts
+
+    tasks = [load_sts(Path(data_dir), name) for name in STS_TASKS]
+    encoder = SentenceEncoder.from_pretrained(backbone, pooling="mean")
+    encoder.encode(["warm up"])
+    start = time.perf_counter()
+    evaluate_sts(encoder.encode, tasks)
+    return [time.perf_counter() - start]
+
+
+def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
+    """Task by task with sentence-transformers' evaluator and its default batch size, one pass per side."""
+    from sentence_transformers import SentenceTransformer, models
+    from sentence_transformers.evaluation import EmbeddingSimilarityEvaluator
+
+    from lib.data import load_sts
+    from lib.data.sts import STS_TASKS
+
+    tasks = [load_sts(Path(data_dir), name) for name in STS_TASKS]
+    transformer = models.Transformer(str(backbone))
+    model = SentenceTransformer(
+        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")], device="cpu"
+    )
+    model.encode(["warm up"])
+    start = time.perf_counter()
+    for task in tasks:
+        evaluator = EmbeddingSimilarityEvaluator(
+            task.sentences1, task.sentences2, (task.gold / 5).tolist(), main_similarity="cosine", write_csv=False
+        )
+        evaluator(model)
+    return [time.perf_counter() - start]
+
+
+SIDES = {
+    ("training", "ours"): train_ours,
+    ("training", "peer"): train_peer,
+    ("evaluation", "ours"): evaluate_ours,
+    ("evaluation", "peer"): evaluate_peer,
+}
+
+
+def child(what: str, side: str, backbone: str, steps: int, data_dir: str) -> None:
+    from lib.session import quiet
+
+    quiet()
+    seconds = SIDES[what, side](Path(backbone), steps, data_dir)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    skip = WARM_UP if what == "training" else 0
+    print("RESULT " + json.dumps({"seconds": statistics.median(seconds[skip:]), "peak_mib": peak}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["training", "evaluation"])
+    parser.add_argument("--shape", choices=SHAPES, default="minilm")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--data-dir", default="")
+    parser.add_argument("--child", nargs=2, metavar=("SIDE", "BACKBONE"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        child(arguments.what, *arguments.child, arguments.steps, arguments.data_dir)
+        return
+    if arguments.what == "evaluation":
+        from lib import paths
+
+        arguments.data_dir = str(paths.data_dir(arguments.data_dir))
+    found: dict[str, list[dict[str, float]]] = {"peer": [], "ours": []}
+    with tempfile.TemporaryDirectory() as folder:
+        make_backbone(arguments.shape, Path(folder))
+        for _ in range(arguments.rounds):
+            for side, results in found.items():
+                command = [sys.executable, __file__, arguments.what, "--child", side, folder]
+                command += ["--steps", str(arguments.steps), "--data-dir", arguments.data_dir]
+                output = subprocess.run(command, capture_output=True, text=True)
+                line = next((x for x in output.stdout.splitlines() if x.startswith("RESULT ")), None)
+                if line is None:
+                    sys.exit(f"{side} failed:\n{output.stderr[-3000:]}")
+                results.append(json.loads(line.removeprefix("RESULT ")))
+                print(f"  {side}: {results[-1]['seconds']:.3f} s, {results[-1]['peak_mib']:.0f} MiB", file=sys.stderr)
+    median = {s: statistics.median(r["seconds"] for r in results) for s, results in found.items()}
+    memory = {s: statistics.median(r["peak_mib"] for r in results) for s, results in found.items()}
+    rate = {s: f"{BATCH / t:.1f} sentences/s" if arguments.what == "training" else f"{t:.1f} s" for s, t in median.items()}
+    print(
+        f"| {arguments.what}, {arguments.shape} shape | {rate['ours']} | {rate['peer']} "
+        f"| {median['peer'] / median['ours']:.2f} x | {memory['ours']:.0f} | {memory['peer']:.0f} "
+        f"| {memory['ours'] / memory['peer']:.2f} | {arguments.rounds} rounds, {platform.machine()} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The hub path, with the download replaced: nothing here reaches a network."""
+
+import io
+import tarfile
+
+import pytest
+
+from lib.data import DataError, __main__, hub, load_corpus
+
+
+def test_a_local_file_is_never_fetched(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_download", lambda *a: pytest.fail("fetched"))
+    (tmp_path / "wiki1m_for_simcse.txt").write_text("a\n")
+    assert hub.fetch("wiki1m", tmp_path).name == "wiki1m_for_simcse.txt"
+    with pytest.raises(DataError, match="expected 1,000,000 lines"):  # found locally, and checked
+        load_corpus("hub:wiki1m_for_simcse.txt", tmp_path)
+
+
+def test_a_fetched_file_lands_in_data_dir_and_is_counted(tmp_path, monkeypatch):
+    source = tmp_path / "downloaded"
+    source.write_text("sent0,sent1,hard_neg\na,b,c\n")
+    asked = []
+    monkeypatch.setattr(hub, "_download", lambda *a: asked.append(a) or source)
+    with pytest.raises(DataError, match="expected 275,601 rows, found 1"):
+        load_corpus("hub:nli_for_simcse.csv", tmp_path / "data")
+    assert asked == [("princeton-nlp/datasets-for-simcse", "nli_for_simcse.csv")]
+    assert (tmp_path / "data/nli_for_simcse.csv").is_file()
+
+
+def archive(path, name):
+    with tarfile.open(path, "w") as file:
+        entry = tarfile.TarInfo(name)
+        entry.size = 2
+        file.addfile(entry, io.BytesIO(b"a\n"))
+    return path
+
+
+def test_senteval_archive_is_unpacked_to_the_expected_place(tmp_path, monkeypatch):
+    source = archive(tmp_path / "senteval.tar", "SentEval/data/downstream/MR/rt-polarity.pos")
+    monkeypatch.setattr(hub, "_download", lambda *a: source)
+    folder = hub.fetch("senteval", tmp_path / "data")
+    assert (folder / "downstream/MR/rt-polarity.pos").read_text() == "a\n"
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["senteval"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside"])
+def test_an_archive_cannot_write_outside(tmp_path, monkeypatch, name):
+    source = archive(tmp_path / "senteval.tar", name)
+    monkeypatch.setattr(hub, "_download", lambda *a: source)
+    with pytest.raises(DataError):
+        hub.fetch("senteval", tmp_path / "data")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_no_network_is_one_sentence(tmp_path, capsys, monkeypatch):
+    def refuse(*a, **k):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+    (tmp_path / "data").mkdir()
+    assert __main__.main(["fetch", "wiki1m", "--data-dir", str(tmp_path / "data")]) == 1
+    assert "could not be fetched (ConnectionError)" in capsys.readouterr().err
+    assert __main__.main(["check", "everything", "--data-dir", str(tmp_path / "data")]) == 1
+    assert "choose from wiki1m, nli, senteval" in capsys.readouterr().err
+
+
+def test_any_other_hub_data_set_by_columns(tmp_path, monkeypatch):
+    import datasets
+
+    table = datasets.Dataset.from_dict({"id": [1, 2], "a": ["x", "y"], "b": ["u", "v"]})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, split: table)
+    assert load_corpus("hub:user/set:a,b", tmp_path).columns == (("x", "y"), ("u", "v"))
+    with pytest.raises(DataError, match=r"asked for \['c'\]"):
+        load_corpus("hub:user/set:c", tmp_path)

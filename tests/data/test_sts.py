@@ -1,0 +1,104 @@
+"""The SentEval layout: empty gold, splits, counts, truncated files."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lib.data import DataError, files, load_sts
+from lib.data.sts import STS_TASKS
+
+REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
+
+
+@pytest.fixture
+def data_dir(tmp_path, monkeypatch):
+    """A SentEval folder of a few lines, and a manifest that expects just these."""
+    counts = {
+        "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
+        "sts_benchmark": {"train": 1, "dev": 1, "test": 2},
+        "sick": {p: {"file": f"SICK_{p}.txt", "rows": 1} for p in ("train", "trial", "test")},
+    }
+    monkeypatch.setattr("lib.data.sts.manifest", lambda: counts)
+    downstream = tmp_path / "senteval/downstream"
+    folder = downstream / "STS/STS15-en-test"
+    folder.mkdir(parents=True)
+    (folder / "STS.input.a.txt").write_text("a  b\tc\nd\te\nf\tg\n")
+    (folder / "STS.gs.a.txt").write_text("1.5\n\n5\n")
+    (folder / "STS.input.b.c.txt").write_text("h\ti\nj\tk\n")
+    (folder / "STS.gs.b.c.txt").write_text("0\n2.25\n")
+    bench = downstream / "STS/STSBenchmark"
+    bench.mkdir()
+    line = "genre\tfile\tyear\tid\t{}\ts{}\tt{}\n"
+    for i, split in enumerate(("train", "dev")):
+        (bench / f"sts-{split}.csv").write_text(line.format(i, i, i))
+    (bench / "sts-test.csv").write_text(line.format(2, 2, 2) + line.format(4.5, '"', 3))
+    (downstream / "SICK").mkdir()
+    for i, part in enumerate(("train", "trial", "test"), start=1):
+        (downstream / f"SICK/SICK_{part}.txt").write_text(f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n")
+    return tmp_path
+
+
+def test_pairs_without_gold_are_dropped_together(data_dir):
+    task = load_sts(data_dir, "STS15")
+    assert list(task.subsets) == ["a", "b.c"]
+    assert task.sentences1 == ["a b", "f", "h", "j"] and task.sentences2 == ["c", "g", "i", "k"]
+    np.testing.assert_array_equal(task.gold, [1.5, 5, 0, 2.25])
+
+
+def test_splits_and_the_two_sick_protocols(data_dir):
+    assert load_sts(data_dir, "STS-B", "test").sentences1 == ["s2", 's"']  # a quote sign is text, not csv
+    assert load_sts(data_dir, "STS-B", "all").gold.tolist() == [0, 1, 2, 4.5]
+    assert load_sts(data_dir, "SICK-R").gold.tolist() == [3.5]
+    both = load_sts(data_dir, "SICK-R", "all")
+    assert both.gold.tolist() == [1.5, 2.5, 3.5] and both.protocol.startswith("MTEB")
+    for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
+        with pytest.raises(DataError):
+            load_sts(data_dir, name, split)
+
+
+@pytest.mark.parametrize(
+    "file, content, words",
+    [
+        ("STS/STS15-en-test/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2: 'x' is not a gold score"),
+        ("STS/STS15-en-test/STS.input.a.txt", "a b\nd\te\nf\tg\n", "line 1: 1 tab-separated"),
+        ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
+        ("SICK/SICK_test.txt", "header\n", "expected 1 rows after the header, found 0"),
+    ],
+)
+def test_a_truncated_or_malformed_file_is_named(data_dir, file, content, words):
+    path = data_dir / "senteval/downstream" / file
+    path.write_text(content)
+    with pytest.raises(DataError, match=words) as caught:
+        for name in ("STS15", "STS-B", "SICK-R"):
+            load_sts(data_dir, name)
+    assert str(path) in str(caught.value)
+
+
+def test_missing_folder_and_file(data_dir, tmp_path):
+    with pytest.raises(DataError, match="python -m lib.data fetch senteval"):
+        load_sts(tmp_path / "nowhere", "STS-B")
+    (data_dir / "senteval/downstream/SICK/SICK_test.txt").unlink()
+    with pytest.raises(DataError, match="SICK_test.txt does not exist"):
+        load_sts(data_dir, "SICK-R")
+
+
+def test_demo_pairs_have_both_splits_and_share_no_sentence(tmp_path):
+    dev, test = (load_sts(tmp_path, "demo", split) for split in ("dev", "test"))
+    assert len(dev.gold) >= 100 and len(test.gold) >= 100
+    assert not {*dev.sentences1, *dev.sentences2} & {*test.sentences1, *test.sentences2}
+    for task in (dev, test):
+        assert task.gold.min() >= 0 and task.gold.max() <= 5 and (task.gold > 4).sum() >= 20
+
+
+@pytest.mark.skipif(not (REAL / "senteval").is_dir(), reason="needs CSE_DATA with senteval")
+def test_real_files_have_the_published_counts():
+    files.manifest.cache_clear()
+    counts = {name: len(load_sts(REAL, name).gold) for name in STS_TASKS}
+    expected = (3108, 1500, 3750, 3000, 1186, 1379, 4927)
+    assert counts == dict(zip(STS_TASKS, expected, strict=True))
+    assert len(load_sts(REAL, "SICK-R", "all").gold) == 9927
+    assert (load_sts(REAL, "STS-B", "all").gold > 4).sum() == 1491

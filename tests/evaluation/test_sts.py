@@ -1,0 +1,86 @@
+"""Aggregations by hand, scipy as the oracle, and the published scores of a public encoder."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from lib.data import STSTask, Subset, load_sts
+from lib.data.sts import STS_TASKS
+from lib.evaluation import evaluate_sts
+from lib.evaluation.sts import cosine, spearman
+
+REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
+
+
+def task(name="STS12", sizes=(30, 10), seed=0):
+    random = np.random.default_rng(seed)
+    subsets = {}
+    for i, n in enumerate(sizes):
+        first = tuple(f"{name} {i} {j} a" for j in range(n))
+        second = tuple(f"{name} {i} {j} b" for j in range(n))
+        subsets[str(i)] = Subset(first, second, random.integers(0, 6, n).astype(float))
+    return STSTask(name, "test", "SentEval", subsets)
+
+
+def encode(sentences):
+    """A vector from the characters of a sentence, the same for the same text."""
+    return np.stack([np.random.default_rng(list(s.encode())).normal(size=8) for s in sentences]).astype(np.float32)
+
+
+def test_spearman_equals_scipy_with_ties():
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        x, y = random.integers(0, 5, 50), random.normal(size=50)
+        assert spearman(x, y) == pytest.approx(100 * spearmanr(x, y).statistic)
+    assert np.isnan(spearman(np.ones(5), np.arange(5)))
+
+
+def test_three_aggregations():
+    given = task()
+    frame = evaluate_sts(encode, [given]).set_index("aggregation").value
+    each = []
+    for subset in given.subsets.values():
+        each.append(100 * spearmanr(cosine(encode(subset.sentences1), encode(subset.sentences2)), subset.gold).statistic)
+    joined = cosine(encode(given.sentences1), encode(given.sentences2))
+    assert frame["all"] == pytest.approx(100 * spearmanr(joined, given.gold).statistic)
+    assert frame["mean"] == pytest.approx(np.mean(each))
+    assert frame["wmean"] == pytest.approx((30 * each[0] + 10 * each[1]) / 40)
+
+
+def test_every_distinct_sentence_is_encoded_once():
+    seen = []
+    repeated = task()
+    evaluate_sts(lambda s: seen.append(list(s)) or encode(s), [repeated, repeated])
+    assert len(seen) == 1 and len(seen[0]) == len(set(seen[0])) == 80
+
+
+def test_average_is_over_the_seven_scores_rounded_to_two_decimals():
+    tasks = [task(name, (12,), seed=i) for i, name in enumerate(STS_TASKS)]
+    frame = evaluate_sts(encode, tasks)
+    scores = frame[(frame.aggregation == "all") & (frame.task != "Avg.")].value
+    average = frame[(frame.aggregation == "all") & (frame.task == "Avg.")].value
+    assert average.item() == pytest.approx(scores.round(2).mean())
+    assert "Avg." not in set(evaluate_sts(encode, tasks[:6]).task)
+
+
+def test_broken_vectors_count_as_cosine_zero():
+    x = np.array([[1.0, 0], [0, 0], [np.nan, 1]])
+    np.testing.assert_array_equal(cosine(x, np.ones((3, 2)) * [1, 0]), [1, 0, 0])
+
+
+@pytest.mark.published
+@pytest.mark.skipif(
+    not {"CSE_DATA", "CSE_MINILM"} <= set(os.environ), reason="needs CSE_DATA and CSE_MINILM (make published)"
+)
+def test_published_scores_of_all_minilm_l6_v2():
+    from lib.encoder import SentenceEncoder
+
+    encoder = SentenceEncoder.from_pretrained(os.environ["CSE_MINILM"])
+    assert encoder.pooling == "mean"
+    frame = evaluate_sts(encoder.encode, [load_sts(REAL, name) for name in STS_TASKS])
+    found = frame[frame.aggregation == "all"].set_index("task").value.round(2)
+    expected = dict(zip(STS_TASKS, (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15), strict=True))
+    assert {name: found[name] for name in STS_TASKS} == expected

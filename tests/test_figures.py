@@ -1,0 +1,75 @@
+"""Figures are tested by their data and their bytes, not by their pixels."""
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import figures, paths
+
+
+@pytest.fixture(autouse=True)
+def style():
+    figures.set_style()
+    yield
+    plt.close("all")
+
+
+HISTORY = pd.DataFrame({"step": range(9), "loss": [np.nan, *range(8, 0, -1)], "dev": [1.0, np.nan] * 4 + [2.0], "alignment": 0.1, "uniformity": -1.0})  # fmt: skip
+PATHS = pd.DataFrame({"variant": list("aabb"), "step": [0, 10] * 2, "alignment": [0.1, 0.2, 0.1, 0.3], "uniformity": [-1.0, -2, -1, -3]})  # fmt: skip
+SWEEP = pd.DataFrame({"rate": [0.1, 0.1, 0.2, 0.2], "seed": [1, 2] * 2, "value": [50.0, 52, 60, 61]})
+DRAWN = {
+    "training": lambda: figures.training_curves(HISTORY),
+    "paths": lambda: figures.geometry_paths(PATHS),
+    "scatter": lambda: figures.geometry_scatter(PATHS.rename(columns={"variant": "encoder", "step": "score"})),
+    "sweep": lambda: figures.sweep(SWEEP, "rate", label="rate", title="t", reference=SWEEP[["rate", "value"]]),
+    "density": lambda: figures.cosine_density(
+        pd.DataFrame({"encoder": ["a"] * 20, "group": ["x", "y"] * 10, "cosine": np.linspace(0, 1, 20)})
+    ),
+    "spectrum": lambda: figures.singular_spectrum(pd.DataFrame({"encoder": ["a"] * 3, "index": range(3), "value": [1, 0.5, 0.1]})),
+    "clusters": lambda: figures.clusters(
+        pd.DataFrame({"encoder": ["a"] * 4, "x": range(4), "y": range(4), "label": list("uuvv")}), title="t"
+    ),
+    "few": lambda: figures.few_shot(pd.DataFrame({"sentences": [10, 10, 100], "seed": [0, 1, 0], "value": [1.0, 2, 3]})),
+    "bars": lambda: figures.score_bars(pd.DataFrame({"task": ["x"] * 3, "encoder": ["untuned", "SimCSE", "SimCSE"], "value": [1.0, 2, 3]}), band=(2, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
+    folder = paths.figures("demo")
+    seen = []
+    for _ in range(2):
+        fig = DRAWN[kind]()
+        figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
+        seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
+        if kind not in ("clusters", "bars"):
+            assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
+    assert seen[0] == seen[1]
+
+
+def test_the_path_figure_plots_the_given_points():
+    ax = figures.geometry_paths(PATHS).axes[0]
+    np.testing.assert_allclose(ax.lines[0].get_xydata(), [[-1, 0.1], [-2, 0.2]])
+    np.testing.assert_allclose(ax.lines[1].get_xydata(), [[-1, 0.1], [-3, 0.3]])
+
+
+def test_a_sweep_plots_means_and_ranges():
+    ax = figures.sweep(SWEEP, "rate", label="r", title="t").axes[0]
+    assert ax.containers[0].lines[0].get_ydata().tolist() == [51, 60.5]
+    segments = ax.containers[0].lines[2][0].get_segments()
+    assert [s[:, 1].tolist() for s in segments] == [[50, 52], [60, 61]]
+
+
+def test_a_method_keeps_its_colour():
+    assert len({figures.colour(m) for m in figures.METHODS}) == len(figures.METHODS)
+    assert figures.colour("something else") not in {figures.colour(m) for m in figures.METHODS}
+
+
+def test_the_other_profiles_draw_outside_the_repositorys_figures(monkeypatch):
+    monkeypatch.delenv("CSE_FIGURES")
+    assert paths.figures("demo") == paths.root() / "figures"
+    assert paths.figures("small").is_relative_to(paths.runs())

@@ -1,0 +1,54 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import papers
+
+
+def test_every_table_is_rectangular_and_every_printed_average_is_the_mean_or_has_a_note():
+    for path in papers.FOLDER.glob("*.yaml"):
+        sheet = papers.load(path.stem)
+        for table in sheet["tables"]:
+            for row in table["rows"]:
+                if row["values"] == ["no numbers"]:
+                    continue
+                assert len(row["values"]) == len(table["columns"]), (path.stem, table["id"], row)
+                numbers = [v for v in row["values"] if isinstance(v, (int, float))]
+                if table["columns"][-1] == "Avg." and len(numbers) == len(table["columns"]) and "note" not in row:
+                    assert numbers[-1] == pytest.approx(np.mean(numbers[:-1]), abs=0.011), (table["id"], row)
+
+
+def test_the_numbers_that_everybody_quotes():
+    table = papers.wide("simcse", "Table 5")
+    assert table.loc[("unsupervised", "SimCSE-BERT-base"), "Avg."] == 76.25
+    assert table.loc[("supervised (NLI)", "SimCSE-BERT-base"), "Avg."] == 81.57
+    assert papers.wide("simcse", "Independent replication (50 seeds)").loc["bert-base-uncased mean", "Avg."] == 75.11
+
+
+def test_wide_keeps_the_printed_order():
+    assert list(papers.wide("simcse", "Table 3").columns) == ["0.0", "0.01", "0.05", "0.1", "0.15", "0.2", "0.5", "fixed 0.1"]
+    assert papers.wide("simcse", "Table 6").index[0] == "[CLS] w/ MLP"
+
+
+def test_unknown_names_say_what_there_is():
+    with pytest.raises(KeyError, match="simcse"):
+        papers.load("nothing")
+    with pytest.raises(KeyError, match="Table 5"):
+        papers.table("simcse", "Table 99")
+
+
+def test_compare():
+    measured = pd.DataFrame({"task": ["a", "a", "b"], "seed": [1, 2, 1], "value": [70.0, 72.0, 50.0]})
+    frame = papers.compare(measured, {"a": 75.0, "b": 50.0})
+    assert frame.loc["a", ["paper", "measured", "seeds", "difference"]].tolist() == [75.0, 71.0, 2, -4.0]
+    assert frame.loc["a", "std"] == pytest.approx(2**0.5)
+    assert not frame.loc["a", "within 2 std"] and frame.loc["b", "within 2 std"] is None
+    assert papers.compare(measured, {"a": 75.0}, spread={"a": 2.0}).loc["a", "within 2 std"]
+    with pytest.raises(ValueError, match="one row per task and seed"):
+        papers.compare(pd.concat([measured, measured]), {"a": 1.0})
+
+
+def test_seed_statistics():
+    found = papers.seed_statistics([1.0, 2.0, 3.0, 4.0])
+    assert (found["mean"], found["min"], found["max"], found["n"]) == (2.5, 1.0, 4.0, 4)
+    assert 1.0 <= found["low"] < 2.5 < found["high"] <= 4.0

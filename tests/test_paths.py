@@ -1,0 +1,19 @@
+import pytest
+
+from lib import paths
+from lib.data import DataError
+
+
+def test_data_dir_rule(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert paths.data_dir() == paths.root() / "data"
+    (tmp_path / "mine").mkdir()
+    assert paths.data_dir("mine") == tmp_path / "mine"
+    assert paths.data_dir("notebooks") == paths.root() / "notebooks"  # relative to the repository, from anywhere
+    monkeypatch.setenv("CSE_DATA", str(tmp_path / "mine"))
+    assert paths.data_dir() == tmp_path / "mine"
+    monkeypatch.setenv("CSE_DATA", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match="CSE_DATA names"):
+        paths.data_dir()
+    with pytest.raises(DataError, match="'gone' is not a folder"):
+        paths.data_dir("gone")
