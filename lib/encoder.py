@@ -16,11 +16,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers.modeling_outputs import BaseModelOutput
 
+from lib import packed
 from lib.progress import progress
 from lib.session import quiet
 
 POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean", "mask_prompt", "pooler")
+_NEEDS_LAST_LAYER = {"cls", "mean", "mask_prompt"}
 _NEEDS_ALL_LAYERS = {"first_last_mean", "embeddings_last_mean"}
 # SimCSE's and PromptBERT's template; [X] is the sentence, the embedding is read at the mask token.
 PROMPT = 'This sentence : " [X] " means [MASK] .'
@@ -104,15 +107,16 @@ class SentenceEncoder(nn.Module):
             projection = saved["projection"]
         try:
             config = AutoConfig.from_pretrained(source, local_files_only=local)
-            if config.model_type not in _ENCODERS:
+            if config.model_type not in packed.MODEL_TYPES:
                 raise EncoderError(
                     f"backbone {str(path_or_id)!r} is a {config.model_type} model: "
-                    f"supported are {', '.join(_ENCODERS)}."
+                    f"supported are {', '.join(packed.MODEL_TYPES)}."
                 )
             if dropout is not None:
                 config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-            backbone = AutoModel.from_pretrained(
+            backbone, report = AutoModel.from_pretrained(
                 source,
+                output_loading_info=True,
                 config=config,
                 local_files_only=local,
                 add_pooling_layer=pooling == "pooler",
@@ -126,6 +130,8 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(
                 f"backbone {str(path_or_id)!r}: no loadable model and tokenizer {where} ({reason})."
             ) from error
+        if any("pooler" in key for key in report["missing_keys"]):
+            raise EncoderError(f"backbone {str(path_or_id)!r} was saved without a pooler: choose another pooling.")
         return cls(
             backbone,
             tokenizer,
@@ -165,16 +171,26 @@ class SentenceEncoder(nn.Module):
         first = output.hidden_states[1 if self.pooling == "first_last_mean" else 0]
         return (masked_mean(first, attention_mask) + masked_mean(hidden, attention_mask)) / 2
 
+    def _precision(self, device: torch.device) -> torch.autocast:
+        lower = self.training and self.training_dtype is not None
+        return torch.autocast(device.type, dtype=self.training_dtype, enabled=lower)
+
     def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
         """The backbone's output, in the training precision while training. input_ids, attention_mask: [N, L]."""
-        lower = self.training and self.training_dtype is not None
-        with torch.autocast(input_ids.device.type, dtype=self.training_dtype, enabled=lower):
+        with self._precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32."""
-        every_layer = self.pooling in _NEEDS_ALL_LAYERS
-        output = self.run_backbone(input_ids, attention_mask, output_hidden_states=every_layer)
+        if self.pooling in _NEEDS_LAST_LAYER and packed.supports(self.backbone):
+            with self._precision(input_ids.device):
+                last = packed.last_hidden(
+                    self.backbone, input_ids, attention_mask, first_only=self.pooling == "cls"
+                )
+            output = BaseModelOutput(last_hidden_state=last)
+        else:
+            every_layer = self.pooling in _NEEDS_ALL_LAYERS
+            output = self.run_backbone(input_ids, attention_mask, output_hidden_states=every_layer)
         pooled = self.pool(output, input_ids, attention_mask).float()
         return pooled if self.projection is None else self.projection(pooled)
 
@@ -260,9 +276,6 @@ class SentenceEncoder(nn.Module):
             if folder.exists():
                 shutil.rmtree(folder)
             os.replace(path, folder)
-
-
-_ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
 def longest_input(backbone: nn.Module) -> int:

@@ -100,7 +100,7 @@ def label_rows(frame: pd.DataFrame, config: RunConfig, run_id: str, **labels: st
     """Add who, where and how to evaluation rows: the tidy columns ROW_COLUMNS."""
     known = {
         "paper": config.method,
-        "table": "",
+        "table": frame.get("table", ""),
         "method": config.method,
         "backbone": Path(config.backbone).name,
         "profile": config.profile,

@@ -44,9 +44,9 @@ def sentences() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory) -> Path:
-    """A BERT of 2 layers and 32 dimensions with random weights and a word-level WordPiece vocabulary, MLM head included."""
+    """A BERT of 2 layers and 32 dimensions with random weights and a word-level WordPiece vocabulary, pooler and MLM head included."""
     import torch
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+    from transformers import BertConfig, BertForPreTraining, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("tiny-bert")
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", '"', ".", "this", "sentence", "means", *WORDS]
@@ -60,7 +60,7 @@ def tiny_bert(tmp_path_factory) -> Path:
         intermediate_size=64,
         max_position_embeddings=64,
     )
-    BertForMaskedLM(config).save_pretrained(folder)
+    BertForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

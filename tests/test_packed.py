@@ -1,0 +1,74 @@
+"""The packed forward against the backbone's own: values, gradients, and what it leaves out."""
+
+import pytest
+import torch
+
+from lib import packed
+from lib.encoder import SentenceEncoder
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def case(request, sentences):
+    encoder = SentenceEncoder.from_pretrained(request.getfixturevalue(request.param), dropout=0.0).eval()
+    inputs = encoder.tokenizer(sentences[:9], padding=True, return_tensors="pt")
+    return encoder.backbone, inputs["input_ids"], inputs["attention_mask"]
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("first_only", [True, False])
+def test_values_and_gradients_equal_the_backbones_own(case, padded, first_only):
+    backbone, ids, mask = case
+    if not padded:
+        ids, mask = ids[:, :4], mask[:, :4]
+    kept = mask.bool()[..., None] & (torch.arange(ids.size(1))[None, :, None] < (1 if first_only else ids.size(1)))
+    found, expected = [], []
+    for out, gradients in (
+        (packed.last_hidden(backbone, ids, mask, first_only=first_only), found),
+        (backbone(input_ids=ids, attention_mask=mask).last_hidden_state, expected),
+    ):
+        values = out * kept[:, : out.size(1)]
+        weights = torch.linspace(-1, 1, values.size(-1))
+        (values * weights).pow(2).sum().backward()
+        gradients += [values[:, :1] if first_only else values]
+        gradients += [p.grad.clone() if p.grad is not None else torch.zeros(1) for p in backbone.parameters()]
+        backbone.zero_grad()
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+
+
+def test_no_linear_layer_sees_padding_and_the_last_one_sees_first_tokens_only(case):
+    backbone, ids, mask = case
+    seen = []
+    for layer in backbone.encoder.layer:
+        layer.intermediate.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    packed.last_hidden(backbone, ids, mask, first_only=True)
+    assert seen == [int(mask.sum())] * (len(backbone.encoder.layer) - 1) + [len(ids)]
+    assert mask.sum() < mask.numel()
+
+
+def test_dropout_acts_while_training_and_only_then(case):
+    backbone, ids, mask = case
+    for module in backbone.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.3
+    same = [packed.last_hidden(backbone.eval(), ids, mask, first_only=False) for _ in range(2)]
+    other = [packed.last_hidden(backbone.train(), ids, mask, first_only=False) for _ in range(2)]
+    assert torch.equal(*same) and not torch.allclose(*other)
+
+
+def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
+    backbone, ids, mask = case
+    rates = []
+    real = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        packed.F, "scaled_dot_product_attention", lambda *a, dropout_p, **k: rates.append(dropout_p) or real(*a, **k)
+    )
+    backbone.encoder.layer[0].attention.self.dropout.p = 0.25
+    packed.last_hidden(backbone.train(), ids, mask, first_only=False)
+    packed.last_hidden(backbone.eval(), ids, mask, first_only=False)
+    assert rates == [0.25, 0.0, 0.0, 0.0]
+
+
+def test_eager_attention_is_left_to_the_backbone(tiny_bert):
+    assert packed.supports(SentenceEncoder.from_pretrained(tiny_bert).backbone)
+    assert not packed.supports(SentenceEncoder.from_pretrained(tiny_bert, attention="eager").backbone)
