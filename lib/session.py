@@ -18,13 +18,12 @@ def quiet() -> None:
     """Switch off the progress bars and notices of the libraries; their warnings about errors stay."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # nothing here forks, and unset it warns
+    warnings.filterwarnings("ignore", message=".*IProgress not found.*")  # bars are text here, widgets are not used
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", message=".*IProgress not found.*")
-    warnings.filterwarnings("ignore", message=".*n_jobs value 1 overridden.*")
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,140 @@
+"""What every committed notebook and parameter file must keep to."""
+
+import ast
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from lib import batch
+from lib.config import RunConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PARAMS = sorted((ROOT / "params").glob("*/*.yaml"))
+KNOWN_TAGS = {"parameters", "nbval-check-output", "nbval-ignore-output", "nbval-skip", "remove-cell"}
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda p: p.stem)
+def notebook(request):
+    return request.param, nbformat.read(request.param, 4)
+
+
+def test_executed_small_and_clean(notebook):
+    path, content = notebook
+    assert path.stat().st_size < 500_000
+    assert content.metadata.kernelspec.name == "python3"
+    counts = [cell.execution_count for cell in code_cells(content)]
+    assert counts == list(range(1, len(counts) + 1)), "not executed from top to bottom"
+    for cell in code_cells(content):
+        for output in cell.outputs:
+            assert output.output_type != "error"
+            if output.output_type == "stream":
+                assert "Warning" not in output.text and output.text.count("\n") < 40
+                assert output.name == "stdout" or not output.text.strip(), output.text[:200]
+    text = path.read_text(encoding="utf8")
+    assert not re.search(r"(?<![\w.])/(?:home|root|tmp|work|Users|opt)/[\w.-]+", text)
+
+
+def test_one_literal_parameters_cell_with_typed_and_commented_lines(notebook):
+    path, content = notebook
+    tagged = [cell for cell in content.cells if "parameters" in cell.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    for line in tagged[0].source.splitlines():
+        statement = ast.parse(line).body[0]
+        assert isinstance(statement, ast.AnnAssign) and "  # " in line, line
+        ast.literal_eval(statement.value)
+    assert {tag for cell in content.cells for tag in cell.metadata.get("tags", [])} <= KNOWN_TAGS
+
+
+def test_headings_in_order_and_prose_before_code(notebook):
+    _, content = notebook
+    text = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
+    levels = [len(found) for found in re.findall(r"^(#+) ", text, flags=re.M)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert content.cells[0].cell_type == "markdown"
+    assert any("nbval-check-output" in cell.metadata.get("tags", []) for cell in content.cells)
+
+
+@pytest.mark.parametrize("path", PARAMS, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_parameter_files_fit_their_notebook_and_say_what_to_expect(path):
+    text = path.read_text(encoding="utf8")
+    for word in ("# Command:", "# Hardware:", "# Time:", "# Expected:"):
+        assert word in text
+    if path.parent.name == "grids":
+        assert batch.expand(path)
+        return
+    stem = next(p.stem for p in reversed(NOTEBOOKS) if path.stem.startswith(p.stem))
+    declared = batch.declared(ROOT / "notebooks" / f"{stem}.ipynb")
+    values = yaml.safe_load(text)
+    assert list(values) == list(declared), "same names in the same order"
+    batch.check(declared, values, path.name)
+    assert values["profile"] == path.parent.name
+    if path.parent.name == "demo":
+        assert values == {name: parameter.default for name, parameter in declared.items()}
+    fields = RunConfig.__dataclass_fields__.keys() | {"temperature"}
+    RunConfig.from_parameters({k: v for k, v in values.items() if k in fields})
+
+
+def test_every_published_row_has_its_provenance():
+    files = sorted((ROOT / "results").glob("*/*.csv"))
+    assert files
+    for path in files:
+        assert path.with_suffix(".provenance.json").is_file()
+        header = path.read_text(encoding="utf8").splitlines()[0]
+        assert header == "paper,table,method,backbone,profile,task,split,protocol,aggregation,metric,value,seed,run_id"
+
+
+BLOCK_NETWORK = """
+import socket
+real = socket.socket.connect
+def connect(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise OSError(f"the network is blocked in this test: {address}")
+    return real(self, address)
+socket.socket.connect = connect
+"""
+
+
+@pytest.mark.notebook
+def test_a_headless_run_from_elsewhere_without_a_network(tmp_path):
+    """The whole path, from parameters to an executed notebook, from another folder, with sockets blocked in every process."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(BLOCK_NETWORK)
+    (tmp_path / "params.yaml").write_text("corpus_size: 256\neval_every: 2\n")
+    environment = os.environ | {
+        "CSE_RUNS": str(tmp_path / "runs"),
+        "CSE_FIGURES": str(tmp_path / "figures"),
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
+    }
+    environment.pop("CSE_DATA", None)
+    command = [sys.executable, "-m", "lib.batch", "run", str(ROOT / "notebooks/0_start_here.ipynb")]
+    command += ["-f", "params.yaml", "-p", "seed=3"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    executed = list((tmp_path / "runs/notebooks/demo").glob("*.ipynb"))
+    assert len(executed) == 1
+    outputs = nbformat.read(executed[0], 4)
+    assert [c for c in outputs.cells if "injected-parameters" in c.metadata.get("tags", [])]
+    assert {p.name for p in (tmp_path / "figures").iterdir()} >= {"start_cosines.png", "start_cosines.svg", "start_cosines.csv"}
+    assert len(list((tmp_path / "runs/demo").glob("simcse-*/metrics.json"))) == 1
+    assert subprocess.run(command[:-2] + ["-p", "sed=3"], cwd=tmp_path, env=environment, capture_output=True).returncode == 2
+
+
+def test_the_block_really_blocks(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(BLOCK_NETWORK)
+    code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    assert "the network is blocked" in done.stderr
+    assert socket.socket.connect.__name__ == "connect"
