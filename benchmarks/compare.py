@@ -38,7 +38,10 @@ def make_backbone(shape: str, folder: Path) -> None:
     layers, hidden, heads, intermediate = SHAPES[shape]
     torch.manual_seed(0)
     config = BertConfig(
-        num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, intermediate_size=intermediate
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
     AutoTokenizer.from_pretrained(demo.backbone()).save_pretrained(folder)
@@ -61,9 +64,7 @@ def train_ours(backbone: Path, steps: int, _: str) -> list[float]:
     from lib.encoder import SentenceEncoder
     from lib.methods import REGISTRY
 
-    config = RunConfig(
-        backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none"
-    )
+    config = RunConfig(backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none")
     encoder = SentenceEncoder.from_pretrained(backbone)
     method = REGISTRY["simcse"](encoder, config.arguments())
     corpus = tokenize_corpus(Corpus("bench", (tuple(demo_sentences(BATCH * steps)),)), encoder, max_length=LENGTH)
@@ -88,7 +89,8 @@ def train_peer(backbone: Path, steps: int, _: str) -> list[float]:
 
     transformer = models.Transformer(str(backbone), max_seq_length=LENGTH)
     model = SentenceTransformer(
-        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")], device="cpu"
+        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")],
+        device="cpu",
     )
     sentences = demo_sentences(BATCH * steps)
     marks: list[float] = []
@@ -149,13 +151,18 @@ def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
     tasks = [load_sts(Path(data_dir), name) for name in STS_TASKS]
     transformer = models.Transformer(str(backbone))
     model = SentenceTransformer(
-        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")], device="cpu"
+        modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")],
+        device="cpu",
     )
     model.encode(["warm up"])
     start = time.perf_counter()
     for task in tasks:
         evaluator = EmbeddingSimilarityEvaluator(
-            task.sentences1, task.sentences2, (task.gold / 5).tolist(), main_similarity="cosine", write_csv=False
+            task.sentences1,
+            task.sentences2,
+            (task.gold / 5).tolist(),
+            main_similarity="cosine",
+            write_csv=False,
         )
         evaluator(model)
     return [time.perf_counter() - start]
@@ -207,10 +214,15 @@ def main() -> None:
                 if line is None:
                     sys.exit(f"{side} failed:\n{output.stderr[-3000:]}")
                 results.append(json.loads(line.removeprefix("RESULT ")))
-                print(f"  {side}: {results[-1]['seconds']:.3f} s, {results[-1]['peak_mib']:.0f} MiB", file=sys.stderr)
+                print(
+                    f"  {side}: {results[-1]['seconds']:.3f} s, {results[-1]['peak_mib']:.0f} MiB",
+                    file=sys.stderr,
+                )
     median = {s: statistics.median(r["seconds"] for r in results) for s, results in found.items()}
     memory = {s: statistics.median(r["peak_mib"] for r in results) for s, results in found.items()}
-    rate = {s: f"{BATCH / t:.1f} sentences/s" if arguments.what == "training" else f"{t:.1f} s" for s, t in median.items()}
+    rate = {
+        s: f"{BATCH / t:.1f} sentences/s" if arguments.what == "training" else f"{t:.1f} s" for s, t in median.items()
+    }
     print(
         f"| {arguments.what}, {arguments.shape} shape | {rate['ours']} | {rate['peer']} "
         f"| {median['peer'] / median['ours']:.2f} x | {memory['ours']:.0f} | {memory['peer']:.0f} "

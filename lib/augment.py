@@ -71,7 +71,9 @@ def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
     if corpus.kind != "sentences":
         from lib.config import ConfigError
 
-        raise ConfigError(f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}.")
+        raise ConfigError(
+            f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}."
+        )
     random = np.random.default_rng(seed)
     views = tuple(augment(sentence, kind, rate, random) for sentence in corpus.columns[0])
     return Corpus(f"{corpus.name}, {name}", (corpus.columns[0], views))

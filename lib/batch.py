@@ -410,9 +410,7 @@ def execute_all(jobs: Sequence[Job]) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    job = single(
-        args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output
-    )
+    job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
     preflight(job)
     return execute(job)
 

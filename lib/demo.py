@@ -319,9 +319,7 @@ def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
     letters = string.ascii_lowercase + string.digits
     used = {character for sentence in sentences for character in sentence.lower() if not character.isspace()}
     characters = sorted(used.union(letters, string.punctuation))
-    fixed = (
-        SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
-    )
+    fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     tokenizer.train_from_iterator(
         sentences, vocab_size=max(size, len(fixed)), special_tokens=fixed, show_progress=False
@@ -351,9 +349,7 @@ def positive_pmi(
     columns = np.bincount(counts.col, counts.data, size) ** smoothing
     information = np.log(counts.data * columns.sum() / (rows[counts.row] * columns[counts.col]))
     kept = information > 0
-    return scipy.sparse.csr_matrix(
-        (information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size)
-    )
+    return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
 
 
 def word_vectors(

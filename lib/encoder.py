@@ -184,9 +184,7 @@ class SentenceEncoder(nn.Module):
         """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32."""
         if self.pooling in _NEEDS_LAST_LAYER and packed.supports(self.backbone):
             with self._precision(input_ids.device):
-                last = packed.last_hidden(
-                    self.backbone, input_ids, attention_mask, first_only=self.pooling == "cls"
-                )
+                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=self.pooling == "cls")
             output = BaseModelOutput(last_hidden_state=last)
         else:
             every_layer = self.pooling in _NEEDS_ALL_LAYERS
@@ -220,9 +218,7 @@ class SentenceEncoder(nn.Module):
         return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
 
     @torch.no_grad()
-    def encode(
-        self, sentences: Sequence[str], *, batch_tokens: int = 4096, show_progress: bool = False
-    ) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], *, batch_tokens: int = 4096, show_progress: bool = False) -> np.ndarray:
         """Embed sentences: list of n strings -> float32 array [n, D], in the given order.
 
         Repeated sentences are embedded once; batches hold sentences of similar length and at most `batch_tokens`

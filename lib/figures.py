@@ -100,13 +100,33 @@ def geometry_paths(frame: pd.DataFrame) -> Figure:
         path = path.sort_values("step")
         shade = sns.color_palette("colorblind")[i]
         ax.plot(path.uniformity, path.alignment, "-", color=shade, lw=1, zorder=1)
-        ax.scatter(path.uniformity, path.alignment, s=14, color=shade, marker="osD^vP"[i % 6], label=variant, zorder=2)
+        ax.scatter(
+            path.uniformity,
+            path.alignment,
+            s=14,
+            color=shade,
+            marker="osD^vP"[i % 6],
+            label=variant,
+            zorder=2,
+        )
         last = path.iloc[-1]
         ax.annotate(
-            f"step {last.step:.0f}", (last.uniformity, last.alignment), textcoords="offset points", xytext=(5, 4), fontsize=8
+            f"step {last.step:.0f}",
+            (last.uniformity, last.alignment),
+            textcoords="offset points",
+            xytext=(5, 4),
+            fontsize=8,
         )
     start = frame.sort_values("step").iloc[0]
-    ax.scatter(start.uniformity, start.alignment, s=90, facecolors="none", edgecolors="k", zorder=3, label="before training")
+    ax.scatter(
+        start.uniformity,
+        start.alignment,
+        s=90,
+        facecolors="none",
+        edgecolors="k",
+        zorder=3,
+        label="before training",
+    )
     ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ax.set_title("Where training moves the embeddings")
     ax.legend()
@@ -121,7 +141,13 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     fig, ax = plt.subplots(figsize=(6, 4))
     points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, cmap="viridis", s=60, edgecolors="k", lw=0.5)
     for row in frame.itertuples():
-        ax.annotate(row.encoder, (row.uniformity, row.alignment), textcoords="offset points", xytext=(6, 4), fontsize=8)
+        ax.annotate(
+            row.encoder,
+            (row.uniformity, row.alignment),
+            textcoords="offset points",
+            xytext=(6, 4),
+            fontsize=8,
+        )
     fig.colorbar(points, label="Spearman x 100 (higher is better)")
     ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ax.margins(0.18)
@@ -137,7 +163,15 @@ def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.
     groups = frame.groupby(x, sort=False).value.agg(["mean", "min", "max"])
     positions = np.arange(len(groups))
     bars = np.stack([groups["mean"] - groups["min"], groups["max"] - groups["mean"]])
-    ax.errorbar(positions, groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3, label="measured here")
+    ax.errorbar(
+        positions,
+        groups["mean"],
+        yerr=bars,
+        color=colour("SimCSE"),
+        marker="s",
+        capsize=3,
+        label="measured here",
+    )
     ax.set(xlabel=label, ylabel="measured, Spearman x 100", title=title)
     ax.set_xticks(positions, [str(v) for v in groups.index])
     if reference is not None:
@@ -158,7 +192,9 @@ def cosine_density(frame: pd.DataFrame) -> Figure:
     frame: encoder, group, cosine.
     """
     encoders = list(frame.encoder.unique())
-    fig, axes = plt.subplots(1, len(encoders), figsize=(4.2 * len(encoders), 3.2), sharex=True, sharey=True, squeeze=False)
+    fig, axes = plt.subplots(
+        1, len(encoders), figsize=(4.2 * len(encoders), 3.2), sharex=True, sharey=True, squeeze=False
+    )
     for ax, encoder in zip(axes[0], encoders, strict=True):
         part = frame[frame.encoder == encoder]
         sns.violinplot(
@@ -207,7 +243,17 @@ def score_bars(frame: pd.DataFrame, *, band: tuple[float, float] | None = None, 
     fig, ax = plt.subplots(figsize=(7.5, 3.4))
     encoders = list(frame.encoder.unique())
     palette = {e: colour(e) for e in encoders} if set(encoders) <= set(METHODS) else "colorblind"
-    sns.barplot(frame, x="task", y="value", hue="encoder", palette=palette, errorbar="sd", capsize=0.15, err_kws={"linewidth": 1}, ax=ax)
+    sns.barplot(
+        frame,
+        x="task",
+        y="value",
+        hue="encoder",
+        palette=palette,
+        errorbar="sd",
+        capsize=0.15,
+        err_kws={"linewidth": 1},
+        ax=ax,
+    )
     if band is not None:
         ax.axhspan(band[0] - band[1], band[0] + band[1], color="0.8", zorder=0)
     ax.set(xlabel="", ylabel="Spearman x 100 (higher is better)", title=title)

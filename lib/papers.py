@@ -22,7 +22,9 @@ def load(paper: str) -> dict[str, Any]:
     """
     path = FOLDER / f"{paper}.yaml"
     if not path.is_file():
-        raise KeyError(f"no published tables for {paper!r}: there are {', '.join(p.stem for p in FOLDER.glob('*.yaml'))}.")
+        raise KeyError(
+            f"no published tables for {paper!r}: there are {', '.join(p.stem for p in FOLDER.glob('*.yaml'))}."
+        )
     return yaml.safe_load(path.read_text(encoding="utf8"))
 
 
@@ -54,7 +56,9 @@ def wide(paper: str, name: str) -> pd.DataFrame:
     return pivot.reindex(columns=columns).loc[[tuple(k) if len(index) > 1 else k[0] for k in order.to_numpy()]]
 
 
-def compare(measured: pd.DataFrame, published: dict[str, float], *, spread: dict[str, float] | None = None) -> pd.DataFrame:
+def compare(
+    measured: pd.DataFrame, published: dict[str, float], *, spread: dict[str, float] | None = None
+) -> pd.DataFrame:
     """Measured against published, one row per task.
 
     Args:

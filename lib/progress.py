@@ -27,7 +27,11 @@ class _Lines:
             self.last = now
             left = (now - self.start) / self.done * (self.total - self.done)
             shown = "".join(f"  {name} {value:.3f}" for name, value in values.items())
-            print(f"{self.label} {self.done}/{self.total}{shown}  about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(
+                f"{self.label} {self.done}/{self.total}{shown}  about {left:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         pass

@@ -129,7 +129,9 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     path = folder / f"{name}.csv"
     _write_atomically(path, frame.assign(value=frame.value.round(2)).to_csv(index=False))
     ids = sorted({i for i in frame.run_id if i})
-    sources = [json.loads(p.read_text()) for i in ids if (p := paths.runs() / profile / i / "provenance.json").is_file()]
+    sources = [
+        json.loads(p.read_text()) for i in ids if (p := paths.runs() / profile / i / "provenance.json").is_file()
+    ]
     content = {"note": note, **_environment(), "runs": dict(zip(ids, sources, strict=False))}
     _write_atomically(path.with_suffix(".provenance.json"), json.dumps(content, indent=2) + "\n")
     return path
@@ -165,7 +167,9 @@ def prepare(config: RunConfig) -> Prepared:
     corpus = load_corpus(config.corpus, data_dir, size=config.corpus_size, seed=config.corpus_seed)
     kinds = methods.REGISTRY[config.method].corpora
     if corpus.kind not in kinds:
-        raise ConfigError(f"method {config.method} trains on {' or '.join(kinds)}, but corpus {config.corpus!r} holds {corpus.kind}.")
+        raise ConfigError(
+            f"method {config.method} trains on {' or '.join(kinds)}, but corpus {config.corpus!r} holds {corpus.kind}."
+        )
     corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed)
     dev = None
     if config.dev_task != "none":
@@ -175,7 +179,9 @@ def prepare(config: RunConfig) -> Prepared:
     )
     longest = longest_input(encoder.backbone)
     if config.max_length > longest:
-        raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({longest}).")
+        raise ConfigError(
+            f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({longest})."
+        )
     if len(corpus) < config.batch_size:
         raise ConfigError(
             f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
@@ -254,7 +260,14 @@ def grid(config: RunConfig, values: Mapping[str, Sequence[Any]], *, show_progres
     return pd.DataFrame(rows)
 
 
-def _finish(folder: Path, config: RunConfig, prepared: Prepared, encoder: SentenceEncoder, trained: Any, processes: int) -> None:
+def _finish(
+    folder: Path,
+    config: RunConfig,
+    prepared: Prepared,
+    encoder: SentenceEncoder,
+    trained: Any,
+    processes: int,
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as temporary:
         path = Path(temporary) / "run"
@@ -285,7 +298,16 @@ def _environment() -> dict[str, Any]:
 def _run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     """Method and a hash of what the run is: content of the data and the backbone, not where they lie."""
     values = config.as_dict()
-    for name in ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task"):
+    for name in (
+        "profile",
+        "data_dir",
+        "corpus",
+        "corpus_size",
+        "corpus_seed",
+        "augmentation",
+        "backbone",
+        "dev_task",
+    ):
         values.pop(name)  # the checksums stand for these
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{config.method}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -347,7 +369,11 @@ def _only_one(lock_file: Path, is_main: bool) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        print(f"another process is at work on run {lock_file.stem}: waiting for it.", file=sys.stderr, flush=True)
+        print(
+            f"another process is at work on run {lock_file.stem}: waiting for it.",
+            file=sys.stderr,
+            flush=True,
+        )
         lock.acquire()
     try:
         yield

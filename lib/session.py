@@ -42,7 +42,9 @@ def git_commit() -> str:
         if commit.returncode:
             return "unknown"
         dirty = subprocess.run(
-            [*run, "status", "--porcelain", "--untracked-files=no", "--", "lib"], capture_output=True, text=True
+            [*run, "status", "--porcelain", "--untracked-files=no", "--", "lib"],
+            capture_output=True,
+            text=True,
         )
         return commit.stdout.strip() + ("+" if dirty.stdout.strip() else "")
     except OSError:

@@ -39,7 +39,9 @@ class NumericError(Exception):
 class Trained:
     """What training leaves behind: the method carries the chosen weights."""
 
-    history: pd.DataFrame  # one row per step: step, loss, every term, learning_rate, gradient_norm, dev, alignment, uniformity
+    history: (
+        pd.DataFrame
+    )  # one row per step: step, loss, every term, learning_rate, gradient_norm, dev, alignment, uniformity
     metrics: dict[str, Any]  # steps, best_step, dev
     seconds: float
 

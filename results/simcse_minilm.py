@@ -75,7 +75,11 @@ def main() -> None:
                 paper="simcse",
             )
             rows.append(result)
-            print(finished.id, result.query("task == 'Avg.' and table == 'Table 5'").value.round(2).tolist(), flush=True)
+            print(
+                finished.id,
+                result.query("task == 'Avg.' and table == 'Table 5'").value.round(2).tolist(),
+                flush=True,
+            )
         path = paths.cache() / f"untuned-minilm-{pooling}.csv"
         if not path.is_file():
             encoder = SentenceEncoder.from_pretrained(arguments.backbone, pooling=pooling)

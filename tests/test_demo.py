@@ -204,9 +204,7 @@ def test_ppmi_equals_a_loop():
     for a, b in zip(*counts.nonzero(), strict=True):
         ratio = counts[a, b] / counts[a].sum() / (context[b] / context.sum())
         expected[a, b] = max(0.0, np.log(ratio))
-    np.testing.assert_allclose(
-        demo.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12
-    )
+    np.testing.assert_allclose(demo.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
 
 
 def test_backbone_is_built_once(corpus, monkeypatch):

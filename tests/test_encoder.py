@@ -28,17 +28,17 @@ def test_pooling_equals_its_definition(backbone, pooling, request, sentences):
     for text in texts:
         ids = torch.tensor([encoder.tokenize([text])[0]])
         output = encoder.backbone(ids, output_hidden_states=True)
-        first, layers = output.hidden_states[0][0], [h[0] for h in output.hidden_states]
-        expected.append(
-            {
-                "cls": lambda: layers[-1][0],
-                "mean": lambda: layers[-1].mean(0),
-                "first_last_mean": lambda: (layers[1].mean(0) + layers[-1].mean(0)) / 2,
-                "embeddings_last_mean": lambda: (first.mean(0) + layers[-1].mean(0)) / 2,
-                "mask_prompt": lambda: layers[-1][(ids[0] == encoder.tokenizer.mask_token_id).nonzero()[-1, 0]],
-                "pooler": lambda: output.pooler_output[0],
-            }[pooling]()
-        )
+        layers = [hidden[0] for hidden in output.hidden_states]
+        at_mask = (ids[0] == encoder.tokenizer.mask_token_id).nonzero()
+        by_definition = {
+            "cls": layers[-1][0],
+            "mean": layers[-1].mean(0),
+            "first_last_mean": (layers[1].mean(0) + layers[-1].mean(0)) / 2,
+            "embeddings_last_mean": (layers[0].mean(0) + layers[-1].mean(0)) / 2,
+            "mask_prompt": layers[-1][at_mask[-1, 0]] if len(at_mask) else None,
+            "pooler": output.pooler_output[0] if pooling == "pooler" else None,
+        }
+        expected.append(by_definition[pooling])
     np.testing.assert_allclose(encoder.encode(texts), torch.stack(expected).detach().numpy(), atol=2e-6)
 
 
@@ -94,9 +94,7 @@ def test_what_sentence_transformers_cannot_do_is_refused_there(tiny_bert, tmp_pa
 
     encoder = load(tiny_bert, pooling=pooling)
     encoder.save(tmp_path / "saved")
-    np.testing.assert_allclose(
-        load(tmp_path / "saved").encode(sentences[:5]), encoder.encode(sentences[:5]), atol=1e-6
-    )
+    np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:5]), encoder.encode(sentences[:5]), atol=1e-6)
     with pytest.raises(ValueError, match="lib.encoder.SentenceEncoder"):
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
 

@@ -47,7 +47,9 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
         if kind not in ("clusters", "bars"):
-            assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
+            assert fig.axes[0].get_xlabel() and all(
+                ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
+            )
     assert seen[0] == seen[1]
 
 

@@ -61,7 +61,9 @@ def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
     rates = []
     real = torch.nn.functional.scaled_dot_product_attention
     monkeypatch.setattr(
-        packed.F, "scaled_dot_product_attention", lambda *a, dropout_p, **k: rates.append(dropout_p) or real(*a, **k)
+        packed.F,
+        "scaled_dot_product_attention",
+        lambda *a, dropout_p, **k: rates.append(dropout_p) or real(*a, **k),
     )
     backbone.encoder.layer[0].attention.self.dropout.p = 0.25
     packed.last_hidden(backbone.train(), ids, mask, first_only=False)

@@ -26,7 +26,16 @@ def test_the_numbers_that_everybody_quotes():
 
 
 def test_wide_keeps_the_printed_order():
-    assert list(papers.wide("simcse", "Table 3").columns) == ["0.0", "0.01", "0.05", "0.1", "0.15", "0.2", "0.5", "fixed 0.1"]
+    assert list(papers.wide("simcse", "Table 3").columns) == [
+        "0.0",
+        "0.01",
+        "0.05",
+        "0.1",
+        "0.15",
+        "0.2",
+        "0.5",
+        "fixed 0.1",
+    ]
     assert papers.wide("simcse", "Table 6").index[0] == "[CLS] w/ MLP"
 
 

@@ -21,9 +21,7 @@ def external(page: str) -> set[str]:
 def written(tmp_path, monkeypatch):
     """The folder of a report on a finished and a failed notebook, and one that was cut off."""
     monkeypatch.setattr(session, "git_commit", lambda: "abc1234")
-    top = v4.new_markdown_cell(
-        "# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds."
-    )
+    top = v4.new_markdown_cell("# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds.")
     ended = [
         {"status": "finished", "reason": "", "seconds": 61.0},
         {"status": "failed", "reason": "cell [2] stopped with ValueError: <b>", "seconds": 3725.0},

@@ -19,7 +19,12 @@ from lib.encoder import EncoderError
 @pytest.fixture
 def config(tiny_bert, corpus_file):
     return RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=32, max_steps=3, eval_every=2, max_length=16
+        corpus=str(corpus_file),
+        backbone=str(tiny_bert),
+        batch_size=32,
+        max_steps=3,
+        eval_every=2,
+        max_length=16,
     )
 
 
@@ -49,7 +54,13 @@ def test_the_name_follows_content_not_place(config, tmp_path, sentences):
     assert runs.prepare(config.replace(corpus=str(moved), profile="small")).id == name
     moved.write_text("\n".join(sentences[::-1]) + "\n")
     assert runs.prepare(config.replace(corpus=str(moved))).id != name
-    for change in ({"seed": 1}, {"temperature": 0.1}, {"corpus_size": 100}, {"pooling": "mean"}, {"dropout": 0.2}):
+    for change in (
+        {"seed": 1},
+        {"temperature": 0.1},
+        {"corpus_size": 100},
+        {"pooling": "mean"},
+        {"dropout": 0.2},
+    ):
         assert runs.prepare(config.replace(**change)).id != name, change
 
 
@@ -86,7 +97,13 @@ def test_results_are_computed_once_and_collected(config):
     for _ in range(2):
         rows = finished.results("sts", compute)
     assert calls == [1] and list(rows.columns) == runs.ROW_COLUMNS
-    assert rows.iloc[0][["method", "profile", "seed", "run_id", "value"]].tolist() == ["simcse", "demo", 42, finished.id, 50.0]
+    assert rows.iloc[0][["method", "profile", "seed", "run_id", "value"]].tolist() == [
+        "simcse",
+        "demo",
+        42,
+        finished.id,
+        50.0,
+    ]
     pd.testing.assert_frame_equal(runs.collect("demo"), rows)
     assert runs.collect("paper").empty
 
@@ -94,7 +111,10 @@ def test_results_are_computed_once_and_collected(config):
 def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
     monkeypatch.setattr(runs.paths, "root", lambda: tmp_path)
     finished = runs.run(config)
-    rows = finished.results("x", lambda: pd.DataFrame([("t", "dev", "p", "all", "spearman", 1.23456)], columns=runs.ROW_COLUMNS[5:11]))
+    rows = finished.results(
+        "x",
+        lambda: pd.DataFrame([("t", "dev", "p", "all", "spearman", 1.23456)], columns=runs.ROW_COLUMNS[5:11]),
+    )
     path = runs.publish(rows, "demo", "x", "A note.")
     assert runs.published("demo", "x").value.tolist() == [1.23]
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
@@ -124,7 +144,11 @@ def test_grid_rows(config):
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
         ({"max_length": 100}, ConfigError, "more than backbone"),
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
-        ({"corpus": "demo-triples", "augmentation": "shuffle", "batch_size": 16}, ConfigError, "needs plain sentences"),
+        (
+            {"corpus": "demo-triples", "augmentation": "shuffle", "batch_size": 16},
+            ConfigError,
+            "needs plain sentences",
+        ),
     ],
 )
 def test_preflight_names_what_is_wrong(config, change, error, words):

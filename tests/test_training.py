@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +32,15 @@ def dev(sentences):
 
 def build(tiny_bert, sentences, **options):
     config = RunConfig(
-        **{"batch_size": 16, "learning_rate": 1e-3, "eval_every": 4, "dev_task": "none", "pooling": "mean", "dropout": 0.02,
-           "backbone": str(tiny_bert)}
+        **{
+            "batch_size": 16,
+            "learning_rate": 1e-3,
+            "eval_every": 4,
+            "dev_task": "none",
+            "pooling": "mean",
+            "dropout": 0.02,
+            "backbone": str(tiny_bert),
+        }
         | options
     )
     torch.manual_seed(config.seed)
@@ -201,7 +207,12 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     (tmp_path / "worker.py").write_text(WORKER)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     last = [str(tmp_path / "worker.py"), str(tiny_bert), str(ROOT), str(tmp_path), repr(arguments)]
-    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={20000 + os.getpid() % 20000}"]
+    launch = [
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node=2",
+        f"--master_port={20000 + os.getpid() % 20000}",
+    ]
     for command in ([sys.executable, *last], [sys.executable, *launch, *last]):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == 0, done.stderr[-2000:]

@@ -86,8 +86,7 @@ def read_table(path: Path) -> Corpus:
         raise DataError(f"{path} is empty.") from None
     if len(header) not in (2, 3):
         raise DataError(
-            f"{path}: the header has {len(header)} columns {header}; expected 2 (pairs) or 3 "
-            "(sent0,sent1,hard_neg)."
+            f"{path}: the header has {len(header)} columns {header}; expected 2 (pairs) or 3 (sent0,sent1,hard_neg)."
         )
     rows = [row for row in reader if row]
     _check_manifest(path, len(rows), "rows")
@@ -144,7 +143,11 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         corpus = hub.load(spec.removeprefix("hub:"), data_dir)
     else:
         pattern = Path(spec).expanduser()
-        base, name = (Path(pattern.anchor), str(pattern.relative_to(pattern.anchor))) if pattern.is_absolute() else (data_dir, spec)
+        base, name = (
+            (Path(pattern.anchor), str(pattern.relative_to(pattern.anchor)))
+            if pattern.is_absolute()
+            else (data_dir, spec)
+        )
         paths = sorted(base.glob(name)) if any(c in name for c in "*?[") else [base / name]
         if not paths or not paths[0].is_file():
             raise DataError(

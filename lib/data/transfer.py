@@ -89,9 +89,7 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
     if name in _FOLD_FILES:
         ones, zeros = (_lines(folder, file, "latin-1") for file in _FOLD_FILES[name])
         labels = [1] * len(ones) + [0] * len(zeros)
-        return TransferTask(
-            name, "folds", _split(ones + zeros, None, labels), test=None, dev=None, pairs=False
-        )
+        return TransferTask(name, "folds", _split(ones + zeros, None, labels), test=None, dev=None, pairs=False)
     if name == "SST2":
         train, dev, test = (_sst(folder, f"SST/binary/sentiment-{part}") for part in ("train", "dev", "test"))
         return TransferTask(name, "train_dev_test", train, test=test, dev=dev, pairs=False)

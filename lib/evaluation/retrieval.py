@@ -73,9 +73,7 @@ def in_domain_retrieval(
 
     rule = "sentence 1" if queries == "first" else "both sentences"
     protocol = f"gold 5 pairs, queries: {rule}, corpus: distinct texts without the query"
-    rows = [
-        ("STS-B retrieval", "test", protocol, "-", f"recall@{k}", 100 * float((rank <= k).mean())) for k in ks
-    ]
+    rows = [("STS-B retrieval", "test", protocol, "-", f"recall@{k}", 100 * float((rank <= k).mean())) for k in ks]
     return pd.DataFrame(rows, columns=["task", "split", "protocol", "aggregation", "metric", "value"])
 
 

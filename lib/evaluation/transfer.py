@@ -133,10 +133,7 @@ def _encode_task(
     if task.pairs:
         features = pair_features(features, vectors[[distinct[text] for text in second]])
     ends = np.cumsum([len(split) for split in present.values()])
-    parts = {
-        name: np.arange(end - len(split), end)
-        for (name, split), end in zip(present.items(), ends, strict=True)
-    }
+    parts = {name: np.arange(end - len(split), end) for (name, split), end in zip(present.items(), ends, strict=True)}
     labels = np.concatenate([split.labels for split in present.values()])
     return torch.from_numpy(features), torch.from_numpy(labels), parts
 
@@ -167,9 +164,7 @@ def _choose_by_folds(
     inner = [fold for train in trains for fold in _folds(labels, train, setting.folds, seed)]
     every = [(rows, held_out, penalty) for rows, held_out in inner for penalty in PENALTIES]
     search = fit_classifiers(features, labels, *_fits(every, n), setting=setting, seed=seed)
-    by_penalty = (
-        search.held_out_accuracy.reshape(len(trains), setting.folds, len(PENALTIES)).mean(axis=1).round(2)
-    )
+    by_penalty = search.held_out_accuracy.reshape(len(trains), setting.folds, len(PENALTIES)).mean(axis=1).round(2)
 
     refits = []
     for train, penalty in zip(trains, by_penalty.argmax(axis=1), strict=True):
@@ -310,9 +305,7 @@ def _with_bias(features: Tensor) -> Tensor:
     return torch.cat([features, features.new_ones(len(features), 1)], dim=1)
 
 
-def _minibatches(
-    train: Tensor, order: Tensor, batch_size: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+def _minibatches(train: Tensor, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """The minibatches of one pass for all fits: fit f takes its rows train[f] in `order`, batch_size at a
     time.
 
@@ -391,9 +384,7 @@ class _Optimiser:
             for tensor, old in zip(state, before, strict=True):
                 tensor.copy_(torch.where(active.view(1, -1, 1), tensor, old))
 
-    def _adam(
-        self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
-    ) -> None:
+    def _adam(self, gradient: Tensor, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
         self.mean.lerp_(gradient, 1 - beta1)
         self.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         # lr * (mean / correction1) / (sqrt(square / correction2) + epsilon), with the factors moved to the

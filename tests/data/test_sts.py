@@ -36,7 +36,9 @@ def data_dir(tmp_path, monkeypatch):
     (bench / "sts-test.csv").write_text(line.format(2, 2, 2) + line.format(4.5, '"', 3))
     (downstream / "SICK").mkdir()
     for i, part in enumerate(("train", "trial", "test"), start=1):
-        (downstream / f"SICK/SICK_{part}.txt").write_text(f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n")
+        (downstream / f"SICK/SICK_{part}.txt").write_text(
+            f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n"
+        )
     return tmp_path
 
 
@@ -53,7 +55,13 @@ def test_splits_and_the_two_sick_protocols(data_dir):
     assert load_sts(data_dir, "SICK-R").gold.tolist() == [3.5]
     both = load_sts(data_dir, "SICK-R", "all")
     assert both.gold.tolist() == [1.5, 2.5, 3.5] and both.protocol.startswith("MTEB")
-    for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
+    for name, split in [
+        ("STS-B", "trial"),
+        ("STS15", "dev"),
+        ("SICK-R", "dev"),
+        ("demo", "train"),
+        ("STS17", "test"),
+    ]:
         with pytest.raises(DataError):
             load_sts(data_dir, name, split)
 

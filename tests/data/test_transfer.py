@@ -23,8 +23,7 @@ FILES = {
     "TREC/train_5500.label": b"NUM:dist How far is it ?\nABBR:exp What is \xc9 ?\n",
     "TREC/TREC_10.label": b"LOC:city What county is it ?\n",
     "MRPC/msr_paraphrase_train.txt": (
-        b"\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-        b'1\t7\t8\tHe  said so .\t" So " , he said .\n'
+        b'\xef\xbb\xbfQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tHe  said so .\t" So " , he said .\n'
     ),
     "MRPC/msr_paraphrase_test.txt": b"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tYes\tNo\n",
 }

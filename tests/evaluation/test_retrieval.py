@@ -100,9 +100,7 @@ def test_rejects(gold: list[float], options: dict) -> None:
         in_domain_retrieval(encode, ["a"], ["b"], np.array(gold), **options)
 
 
-TEST_SET = (
-    Path(os.environ.get("CSE_DATA", "/no/such/folder")) / "senteval/downstream/STS/STSBenchmark/sts-test.csv"
-)
+TEST_SET = Path(os.environ.get("CSE_DATA", "/no/such/folder")) / "senteval/downstream/STS/STSBenchmark/sts-test.csv"
 
 
 @pytest.mark.skipif(not TEST_SET.is_file(), reason="needs CSE_DATA with senteval")
@@ -121,8 +119,6 @@ def test_official_counts() -> None:
     assert not any(one == two for one, two in zip(first, second, strict=True))
     for queries, number in (("first", 97), ("both", 194)):
         encoded.clear()
-        recall = in_domain_retrieval(random_vectors, first, second, gold, queries=queries, ks=(500,))[
-            "value"
-        ][0]
+        recall = in_domain_retrieval(random_vectors, first, second, gold, queries=queries, ks=(500,))["value"][0]
         assert len(encoded) == 2551
         assert recall * number / 100 == pytest.approx(round(recall * number / 100))

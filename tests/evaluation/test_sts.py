@@ -43,7 +43,9 @@ def test_three_aggregations():
     frame = evaluate_sts(encode, [given]).set_index("aggregation").value
     each = []
     for subset in given.subsets.values():
-        each.append(100 * spearmanr(cosine(encode(subset.sentences1), encode(subset.sentences2)), subset.gold).statistic)
+        each.append(
+            100 * spearmanr(cosine(encode(subset.sentences1), encode(subset.sentences2)), subset.gold).statistic
+        )
     joined = cosine(encode(given.sentences1), encode(given.sentences2))
     assert frame["all"] == pytest.approx(100 * spearmanr(joined, given.gold).statistic)
     assert frame["mean"] == pytest.approx(np.mean(each))

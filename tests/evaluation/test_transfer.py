@@ -85,9 +85,7 @@ def test_simultaneous_fits_equal_slow_fits(optimiser: str, classes: int) -> None
 def test_a_fit_does_not_depend_on_the_fits_beside_it() -> None:
     features, labels, train, held_out, penalties = problem(2)
     together = fit_classifiers(features, labels, train, held_out, penalties, setting=SMALL["adam"])
-    alone = fit_classifiers(
-        features, labels, train[2:3], held_out[2:3], penalties[2:3], setting=SMALL["adam"]
-    )
+    alone = fit_classifiers(features, labels, train[2:3], held_out[2:3], penalties[2:3], setting=SMALL["adam"])
     torch.testing.assert_close(together.weights[:, 2], alone.weights[:, 0], atol=1e-5, rtol=0)
 
 
@@ -110,9 +108,7 @@ def test_a_separable_problem_is_solved() -> None:
     labels = torch.arange(60) % 3
     features = 3 * torch.nn.functional.one_hot(labels, 3).float()
     train = torch.arange(60)[None] < 40
-    fitted = fit_classifiers(
-        features, labels, train, ~train, torch.tensor([1e-5]), setting=SETTINGS["fast"], seed=0
-    )
+    fitted = fit_classifiers(features, labels, train, ~train, torch.tensor([1e-5]), setting=SETTINGS["fast"], seed=0)
     assert fitted.held_out_accuracy.tolist() == [100.0]
 
 

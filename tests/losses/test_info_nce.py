@@ -42,9 +42,7 @@ def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positiv
     queue = torch.randn(queued, d, generator=random, dtype=torch.float64) if queued else None
     options = {"queue": queue, "include_positive": include_positive}
     negatives = negatives if hard else None
-    found = info_nce(
-        z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options
-    )
+    found = info_nce(z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options)
     expected = loop_reference(z1, z2, temperature, hard=negatives, alpha=alpha, **options)
     assert found.item() == pytest.approx(expected, rel=1e-9)
 

@@ -50,7 +50,10 @@ def test_the_masks_of_the_two_views(tiny_bert, sentences):
         assert not torch.equal(z, method.embed(two["input_ids"], two["attention_mask"]))  # new masks at every step
 
 
-@pytest.mark.parametrize("projection, in_method, in_encoder", [("train_only", True, False), ("always", False, True), ("none", False, False)])
+@pytest.mark.parametrize(
+    "projection, in_method, in_encoder",
+    [("train_only", True, False), ("always", False, True), ("none", False, False)],
+)
 def test_where_the_projection_lives(tiny_bert, projection, in_method, in_encoder):
     method = build(tiny_bert, projection=projection)
     assert (method.training_head is not None) is in_method

@@ -127,14 +127,26 @@ def test_a_headless_run_from_elsewhere_without_a_network(tmp_path):
     assert len(executed) == 1
     outputs = nbformat.read(executed[0], 4)
     assert [c for c in outputs.cells if "injected-parameters" in c.metadata.get("tags", [])]
-    assert {p.name for p in (tmp_path / "figures").iterdir()} >= {"start_cosines.png", "start_cosines.svg", "start_cosines.csv"}
+    assert {p.name for p in (tmp_path / "figures").iterdir()} >= {
+        "start_cosines.png",
+        "start_cosines.svg",
+        "start_cosines.csv",
+    }
     assert len(list((tmp_path / "runs/demo").glob("simcse-*/metrics.json"))) == 1
-    assert subprocess.run(command[:-2] + ["-p", "sed=3"], cwd=tmp_path, env=environment, capture_output=True).returncode == 2
+    assert (
+        subprocess.run(command[:-2] + ["-p", "sed=3"], cwd=tmp_path, env=environment, capture_output=True).returncode
+        == 2
+    )
 
 
 def test_the_block_really_blocks(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(BLOCK_NETWORK)
     code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
     assert "the network is blocked" in done.stderr
     assert socket.socket.connect.__name__ == "connect"
