@@ -36,7 +36,7 @@ reproduce: setup
 
 test: setup lint
 	$(BIN)/python -m pytest tests
-	$(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
+	CSE_FIGURES="$(CURDIR)/.cache/figures" $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
 		--nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
 
 lint: setup
@@ -46,7 +46,7 @@ lint: setup
 		$(NOISE) notebooks/*.ipynb
 
 notebooks: setup
-	CSE_BATCH=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	$(BIN)/nbstripout --keep-output --keep-count --extra-keys $(NOISE) notebooks/*.ipynb
 
 lab: setup

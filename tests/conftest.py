@@ -15,12 +15,6 @@ WORDS = (
 ).split()
 
 
-def pytest_collectstart(collector):
-    """nbval compares neither stderr nor HTML (tables have their text form)."""
-    if hasattr(collector, "skip_compare"):
-        collector.skip_compare += ("stderr", "text/html")
-
-
 @pytest.fixture(autouse=True)
 def own_store(tmp_path, monkeypatch, request):
     """Every test has its own run store, cache and figures."""
