@@ -77,12 +77,15 @@ def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
     """
     fig, axes = plt.subplots(1, 3, figsize=(9.5, 2.9))
     loss = history.dropna(subset="loss")
-    axes[0].plot(loss.step, loss.loss, color="0.8", lw=1)
-    axes[0].plot(loss.step, loss.loss.rolling(smooth, center=True, min_periods=1).mean(), color=colour("SimCSE"))
+    running = loss.loss.rolling(smooth, center=True, min_periods=1).mean()
+    axes[0].plot(loss.step, loss.loss, color="0.75", lw=1, label="each batch")
+    axes[0].plot(loss.step, running, color=colour("SimCSE"), label=f"mean of {smooth}")
+    axes[0].legend()
     axes[0].set(xlabel="step", ylabel="loss (lower is better)", title="Training loss", yscale="log")
     measured = history.dropna(subset="dev")
     axes[1].plot(measured.step, measured.dev, color=colour("SimCSE"), marker="o", ms=4)
     axes[1].set(xlabel="step", ylabel="Spearman x 100 (higher is better)", title="Dev score")
+    _widen(axes[1])
     for column, label in (("alignment", "alignment"), ("uniformity", "uniformity")):
         axes[2].plot(measured.step, measured[column], marker="o" if column == "alignment" else "s", ms=4, label=label)
     axes[2].set(xlabel="step", ylabel="value (lower is better)", title="Geometry of the dev sentences")
@@ -90,45 +93,30 @@ def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
     return fig
 
 
+def _widen(ax: plt.Axes, least: float = 5) -> None:
+    """At least five points of score on the axis: a narrower one would make noise look like an effect."""
+    low, high = ax.get_ylim()
+    if high - low < least:
+        ax.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+
+
 def geometry_paths(frame: pd.DataFrame) -> Figure:
     """Alignment against uniformity, one path per variant from its first to its last measured step (SimCSE Fig. 2).
 
-    frame: variant, step, alignment, uniformity.
+    frame: variant, step, alignment, uniformity. The large symbol is the last step.
     """
     fig, ax = plt.subplots(figsize=(6, 4))
+    others = iter(c for c in sns.color_palette("colorblind") if c != colour("SimCSE"))
     for i, (variant, path) in enumerate(frame.groupby("variant", sort=False)):
         path = path.sort_values("step")
-        shade = sns.color_palette("colorblind")[i]
-        ax.plot(path.uniformity, path.alignment, "-", color=shade, lw=1, zorder=1)
-        ax.scatter(
-            path.uniformity,
-            path.alignment,
-            s=14,
-            color=shade,
-            marker="osD^vP"[i % 6],
-            label=variant,
-            zorder=2,
-        )
+        shade = colour(variant) if variant in METHODS else next(others)
+        ax.plot(path.uniformity, path.alignment, color=shade, lw=1, marker="osD^vP"[i % 6], ms=3.5)
         last = path.iloc[-1]
-        ax.annotate(
-            f"step {last.step:.0f}",
-            (last.uniformity, last.alignment),
-            textcoords="offset points",
-            xytext=(5, 4),
-            fontsize=8,
-        )
-    start = frame.sort_values("step").iloc[0]
-    ax.scatter(
-        start.uniformity,
-        start.alignment,
-        s=90,
-        facecolors="none",
-        edgecolors="k",
-        zorder=3,
-        label="before training",
-    )
+        ax.plot(last.uniformity, last.alignment, color=shade, marker="osD^vP"[i % 6], ms=9, ls="none", label=variant)
+    start, end = frame.sort_values("step").iloc[0], frame.step.max()
+    ax.plot(start.uniformity, start.alignment, "o", ms=10, mfc="none", mec="k", label="before training")
     ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
-    ax.set_title("Where training moves the embeddings")
+    ax.set_title(f"Where {end:.0f} steps of training move the embeddings")
     ax.legend()
     return fig
 
@@ -157,32 +145,23 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
 def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.DataFrame | None = None) -> Figure:
     """A score over the values of one hyper-parameter: mean over seeds with the range of the seeds as bars.
 
-    frame: x, seed, value. reference: x, value of the paper, drawn on its own axis (other model, other data).
+    frame: x, seed, value. reference: x, value of the paper, in a panel of its own (other model, other data).
     """
-    fig, ax = plt.subplots(figsize=(5, 3.2))
+    panels = 1 if reference is None else 2
+    fig, axes = plt.subplots(1, panels, figsize=(1 + 3.6 * panels, 2.9), squeeze=False)
     groups = frame.groupby(x, sort=False).value.agg(["mean", "min", "max"])
-    positions = np.arange(len(groups))
     bars = np.stack([groups["mean"] - groups["min"], groups["max"] - groups["mean"]])
-    ax.errorbar(
-        positions,
-        groups["mean"],
-        yerr=bars,
-        color=colour("SimCSE"),
-        marker="s",
-        capsize=3,
-        label="measured here",
-    )
-    ax.set(xlabel=label, ylabel="measured, Spearman x 100", title=title)
-    ax.set_xticks(positions, [str(v) for v in groups.index])
+    axes[0, 0].errorbar(range(len(groups)), groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3)
+    seeds = frame.seed.nunique()
+    axes[0, 0].set(title=f"{title}, measured, {seeds} seed{'s' * (seeds > 1)}")
+    axes[0, 0].set_xticks(range(len(groups)), [str(v) for v in groups.index])
     if reference is not None:
-        other = ax.twinx()
-        index = {str(v): i for i, v in enumerate(groups.index)}
-        shared = reference[reference[x].astype(str).isin(index)]
-        other.plot([index[str(v)] for v in shared[x]], shared.value, color="0.4", marker="o", ls="--", label="paper")
-        other.set_ylabel("paper (BERT-base), Spearman x 100", color="0.4")
-        other.grid(False)
-        handles = [*ax.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-        ax.legend(handles, ["measured here", "paper"], loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+        axes[0, 1].plot(range(len(reference)), reference.value, color="0.4", marker="o", ls="--")
+        axes[0, 1].set(title=f"{title}, paper, BERT-base")
+        axes[0, 1].set_xticks(range(len(reference)), [str(v) for v in reference[x]])
+    for ax in axes[0]:
+        ax.set(xlabel=label, ylabel="dev, Spearman x 100")
+        _widen(ax)
     return fig
 
 
