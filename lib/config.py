@@ -198,7 +198,7 @@ class RunConfig:
         """
         from lib import runs
 
-        runs.prepare(self)
+        runs.check_memory(self, runs.prepare(self))
 
 
 def _rebuild(values: dict[str, Any]) -> RunConfig:

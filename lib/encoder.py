@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -88,6 +88,7 @@ class SentenceEncoder(nn.Module):
         dropout: float | None = None,
         attention: str = "sdpa",
         max_length: int | None = None,
+        device: str | torch.device | None = None,
     ) -> SentenceEncoder:
         """Load a local folder (Hugging Face or sentence-transformers layout) or a hub name.
 
@@ -95,17 +96,17 @@ class SentenceEncoder(nn.Module):
             pooling: one of POOLINGS; None takes what the folder was saved with, else `cls`.
             dropout: replaces the backbone's hidden and attention dropout; None keeps them.
             attention: `sdpa` (fast) or `eager` (needed when attention maps are read).
+            device: None takes the GPU when there is one.
 
         Raises:
             EncoderError: no such folder, no such hub name or no network, or not an encoder.
         """
         quiet()
         source, local = _locate(path_or_id)
-        saved = _saved_modules(Path(source)) if local else {}
-        pooling = pooling or saved.get("pooling", "cls")
-        if projection is None and "projection" in saved:
-            projection = saved["projection"]
         try:
+            saved = _saved_modules(Path(source) if local else _fetch_modules(source))
+            pooling = pooling or saved.get("pooling", "cls")
+            projection = projection or saved.get("projection")
             config = AutoConfig.from_pretrained(source, local_files_only=local)
             if config.model_type not in packed.MODEL_TYPES:
                 raise EncoderError(
@@ -124,7 +125,9 @@ class SentenceEncoder(nn.Module):
                 dtype=torch.float32,
             )
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
-        except (OSError, ValueError) as error:
+            if local and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
+                raise EncoderError(f"backbone {str(path_or_id)!r}: no tokenizer in that folder.")
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             where = "in that folder" if local else "on the hub or in its cache"
             reason = re.sub(r"\s+", " ", str(error))[:200]
             raise EncoderError(
@@ -132,13 +135,19 @@ class SentenceEncoder(nn.Module):
             ) from error
         if any("pooler" in key for key in report["missing_keys"]):
             raise EncoderError(f"backbone {str(path_or_id)!r} was saved without a pooler: choose another pooling.")
-        return cls(
+        if missing := sorted(report["missing_keys"]):
+            raise EncoderError(
+                f"backbone {str(path_or_id)!r} lacks {len(missing)} of its weights, the first is {missing[0]}: the file "
+                "is incomplete or belongs to another kind of model."
+            )
+        encoder = cls(
             backbone,
             tokenizer,
             pooling=pooling,
             projection=projection,
             max_length=max_length or saved.get("max_length"),
         )
+        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     # -- tensors ----------------------------------------------------------------------------------------------
 
@@ -234,7 +243,9 @@ class SentenceEncoder(nn.Module):
         vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
         if not unique:
             return vectors
-        ids = self.tokenize(unique)
+        ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
+        for start in range(0, len(unique), 20_000):
+            ids += [np.array(x, dtype=np.int32) for x in self.tokenize(unique[start : start + 20_000])]
         lengths = np.array([len(x) for x in ids])
         order = np.argsort(-lengths, kind="stable")  # longest first: too little memory shows at once
         was_training = self.training
@@ -262,7 +273,9 @@ class SentenceEncoder(nn.Module):
         The folder appears whole or not at all. `mask_prompt` and `pooler` have no equivalent in
         sentence-transformers: such a folder loads here, and there it stops, naming this class.
         """
-        folder = Path(folder)
+        folder = Path(folder).expanduser()
+        if folder.exists() and not (folder / "sentence_encoder.json").is_file():
+            raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
             path = Path(temporary) / "encoder"
@@ -270,7 +283,7 @@ class SentenceEncoder(nn.Module):
             self.tokenizer.save_pretrained(path)
             _write_modules(path, self)
             if folder.exists():
-                shutil.rmtree(folder)
+                os.replace(folder, Path(temporary) / "old")
             os.replace(path, folder)
 
 
@@ -291,10 +304,10 @@ def pad(ids: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = 
     return torch.from_numpy(input_ids).to(device), torch.from_numpy(mask).to(device)
 
 
-def projection_head(dimension: int, generator_std: float = 0.02) -> nn.Sequential:
+def projection_head(dimension: int, weight_std: float = 0.02) -> nn.Sequential:
     """SimCSE's training head z = tanh(W h + b): one square layer, weights normal(0, 0.02), zero bias."""
     linear = nn.Linear(dimension, dimension)
-    nn.init.normal_(linear.weight, std=generator_std)
+    nn.init.normal_(linear.weight, std=weight_std)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
 
@@ -320,6 +333,16 @@ def _locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
     if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text):
         return text, False
     raise EncoderError(f"backbone {text!r} is neither an existing folder nor a hub name like 'user/model'.")
+
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+
+
+def _fetch_modules(name: str) -> Path:
+    """The small files of a hub model that say how it pools; an empty set for a plain backbone."""
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(name, allow_patterns=["sentence_*.json", "1_Pooling/*", "2_Dense/*"]))
 
 
 # The layout of sentence-transformers, written by hand so that `lib` does not need the package.

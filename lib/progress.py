@@ -15,9 +15,10 @@ def _interactive() -> bool:
 class _Lines:
     """One line at most every `seconds`, nothing for work that is quickly done."""
 
-    def __init__(self, total: int, label: str, seconds: float) -> None:
+    def __init__(self, total: int, label: str, initial: int, seconds: float) -> None:
         self.total, self.label, self.seconds = total, label, seconds
-        self.done, self.start = 0, time.monotonic()
+        self.done = self.initial = initial
+        self.start = time.monotonic()
         self.last = self.start
 
     def update(self, n: int = 1, **values: float) -> None:
@@ -25,7 +26,7 @@ class _Lines:
         now = time.monotonic()
         if now - self.last >= self.seconds:
             self.last = now
-            left = (now - self.start) / self.done * (self.total - self.done)
+            left = (now - self.start) / max(1, self.done - self.initial) * (self.total - self.done)
             shown = "".join(f"  {name} {value:.3f}" for name, value in values.items())
             print(
                 f"{self.label} {self.done}/{self.total}{shown}  about {left:.0f} s left",
@@ -38,10 +39,10 @@ class _Lines:
 
 
 class _Bar:
-    def __init__(self, total: int, label: str) -> None:
+    def __init__(self, total: int, label: str, initial: int) -> None:
         from tqdm import tqdm
 
-        self.bar = tqdm(total=total, desc=label, leave=False, mininterval=0.5)
+        self.bar = tqdm(total=total, desc=label, initial=initial, leave=False, mininterval=0.5)
 
     def update(self, n: int = 1, **values: float) -> None:
         if values:
@@ -60,15 +61,18 @@ class _Silent:
         pass
 
 
-def progress(*, total: int, label: str, enabled: bool = True, seconds: float = 10.0) -> _Lines | _Bar | _Silent:
+def progress(
+    *, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0
+) -> _Lines | _Bar | _Silent:
     """A counter with `update(n, **values)` and `close()`.
 
     Args:
         total: amount of work.
         label: what is counted.
         enabled: False shows nothing.
+        initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
     """
     if not enabled:
         return _Silent()
-    return _Bar(total, label) if _interactive() else _Lines(total, label, seconds)
+    return _Bar(total, label, initial) if _interactive() else _Lines(total, label, initial, seconds)

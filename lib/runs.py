@@ -28,7 +28,7 @@ from accelerate.utils import set_seed
 from filelock import FileLock, Timeout
 
 from lib import augment, methods, paths, session
-from lib.config import ConfigError, RunConfig
+from lib.config import ConfigError, RunConfig, check_choice, unknown_names
 from lib.data import Corpus, STSTask, load_corpus, load_sts, tokenize_corpus
 from lib.encoder import SentenceEncoder, longest_input
 from lib.training import train
@@ -83,13 +83,18 @@ class Run:
         """The trained encoder; options as in SentenceEncoder.from_pretrained."""
         return SentenceEncoder.from_pretrained(self.folder / "encoder", **options).to(_device())
 
-    def results(self, name: str, compute: Callable[[], pd.DataFrame], **labels: str) -> pd.DataFrame:
+    def results(
+        self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None, **labels: str
+    ) -> pd.DataFrame:
         """Result rows of this run: read from results/<name>.csv of its folder, or computed once and kept there.
 
         Args:
+            key: whatever else the rows depend on (the list of tasks): another key is another file.
             compute: gives task, split, protocol, aggregation, metric, value.
             labels: values of the columns `paper`, `table`, `method` where they differ from the defaults.
         """
+        if key is not None:
+            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
         path = self.folder / "results" / f"{name}.csv"
         if not path.is_file():
             _write_atomically(path, compute().to_csv(index=False))
@@ -129,10 +134,8 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     path = folder / f"{name}.csv"
     _write_atomically(path, frame.assign(value=frame.value.round(2)).to_csv(index=False))
     ids = sorted({i for i in frame.run_id if i})
-    sources = [
-        json.loads(p.read_text()) for i in ids if (p := paths.runs() / profile / i / "provenance.json").is_file()
-    ]
-    content = {"note": note, **_environment(), "runs": dict(zip(ids, sources, strict=False))}
+    sources = {i: Run(paths.runs() / profile / i).provenance for i in ids}
+    content = {"note": note, **_environment(), "runs": sources}
     _write_atomically(path.with_suffix(".provenance.json"), json.dumps(content, indent=2) + "\n")
     return path
 
@@ -158,7 +161,7 @@ class Prepared:
 
 
 def prepare(config: RunConfig) -> Prepared:
-    """Load and check data and backbone, estimate memory, name the run.
+    """Load and check data and backbone, name the run.
 
     Raises:
         ConfigError, lib.data.DataError, lib.encoder.EncoderError: one sentence saying what is wrong.
@@ -186,7 +189,6 @@ def prepare(config: RunConfig) -> Prepared:
         raise ConfigError(
             f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
         )
-    _check_memory(config, encoder, len(corpus.columns))
     checksums = {
         "corpus": corpus.fingerprint(),
         "backbone": _backbone_fingerprint(encoder),
@@ -209,6 +211,9 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
     prepared = prepare(config)
     folder = paths.runs() / config.profile / prepared.id
     working = paths.runs() / ".unfinished" / prepared.id
+    if (folder / "metrics.json").is_file():
+        return _found(folder, show_progress and processes.is_main_process)
+    check_memory(config, prepared)
     with _only_one(working.with_suffix(".lock"), processes.is_main_process):
         processes.wait_for_everyone()
         if not (folder / "metrics.json").is_file():
@@ -231,14 +236,18 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
                 _finish(folder, config, prepared, method.encoder, trained, processes.num_processes)
                 shutil.rmtree(working, ignore_errors=True)
             processes.wait_for_everyone()
-    finished = Run(folder)
-    if finished.provenance["commit"] != session.git_commit() and processes.is_main_process and show_progress:
+    return Run(folder)
+
+
+def _found(folder: Path, show: bool) -> Run:
+    found = Run(folder)
+    if show and found.provenance["commit"] != session.git_commit():
         print(
-            f"run {finished.id} was trained at commit {finished.provenance['commit']}; delete {folder.name} to train "
-            "it again with the present code.",
+            f"run {found.id} was trained at commit {found.provenance['commit']}; delete its folder to train it again "
+            "with the present code.",
             file=sys.stderr,
         )
-    return finished
+    return found
 
 
 def grid(config: RunConfig, values: Mapping[str, Sequence[Any]], *, show_progress: bool = False) -> pd.DataFrame:
@@ -336,12 +345,16 @@ def _device() -> torch.device:
     return PartialState().device
 
 
-def _check_memory(config: RunConfig, encoder: SentenceEncoder, columns: int) -> None:
+def check_memory(config: RunConfig, prepared: Prepared) -> None:
     """Compare an estimate with what is free: weights, gradient and Adam's two moments, and the activations.
 
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
     2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
+
+    Raises:
+        ConfigError: more is needed than is free.
     """
+    encoder, columns = prepared.encoder, len(prepared.corpus.columns)
     backbone = encoder.backbone.config
     processes = PartialState().num_processes
     parameters = sum(p.numel() for p in encoder.parameters())
@@ -350,7 +363,11 @@ def _check_memory(config: RunConfig, encoder: SentenceEncoder, columns: int) -> 
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
     needed = parameters * 16 + activations
     device = _device()
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
+    if device.type == "cuda":  # what this process keeps cached is free for it
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + cached
+    else:
+        free = psutil.virtual_memory().available
     if needed > free:
         raise ConfigError(
             f"training would need about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
@@ -403,14 +420,22 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if not arguments.file.is_file():
             raise ConfigError(f"parameter file {arguments.file} does not exist.")
-        values = yaml.safe_load(arguments.file.read_text(encoding="utf8")) or {}
-        for text in arguments.parameter:
-            name, _, value = text.partition("=")
-            values[name] = yaml.safe_load(value)
-        method = values.get("method", RunConfig.method)
+        try:
+            values = yaml.safe_load(arguments.file.read_text(encoding="utf8")) or {}
+            given = dict(text.split("=", 1) for text in arguments.parameter)
+            overrides = {name: yaml.safe_load(value) for name, value in given.items()}
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(
+                f"{arguments.file} or a -p NAME=VALUE cannot be read: {' '.join(str(error).split())}"
+            ) from None
+        if not isinstance(values, dict):
+            raise ConfigError(f"{arguments.file} must map names to values.")
+        method = (values | overrides).get("method", RunConfig.method)
+        check_choice("method", method, methods.REGISTRY)
         known = {f.name for f in dataclasses.fields(RunConfig)}
-        if method in methods.REGISTRY:
-            known |= {f.name for f in dataclasses.fields(methods.REGISTRY[method].Arguments)}
+        known |= {f.name for f in dataclasses.fields(methods.REGISTRY[method].Arguments)}
+        unknown_names(overrides, known, "parameter")
+        values |= overrides
         # a parameter file also holds what only the notebook reads (its sweeps)
         finished = run(RunConfig.from_parameters({k: v for k, v in values.items() if k in known}), show_progress=True)
     except (ConfigError, DataError, EncoderError) as error:

@@ -27,6 +27,7 @@ from lib.methods.base import Method
 from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
+CHECKPOINT_SHARE = 0.05  # and saving takes at most this share of the time, however large the model or slow the disk
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
 
@@ -81,7 +82,7 @@ def train(
         NumericError: a loss term or the gradient norm is not finite.
         ConfigError: batch_size does not fit the corpus or the number of processes, or the checkpoint is another run's.
     """
-    accelerator = Accelerator()
+    accelerator = Accelerator(mixed_precision="no")  # precision is the encoder's, whatever `accelerate config` says
     world = accelerator.num_processes
     if len(corpus) < config.batch_size:
         raise ConfigError(
@@ -111,8 +112,9 @@ def train(
         state.rows.append({"step": 0, **measure(method.encoder)})
 
     started = saved = time.monotonic()
-    bar = progress(total=steps, label="train", enabled=show_progress and accelerator.is_main_process)
-    bar.update(state.step)
+    save_seconds = 0.0
+    shown = show_progress and accelerator.is_main_process
+    bar = progress(total=steps, label="train", enabled=shown, initial=state.step)
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
         if position == 0 or state.step == 0 or "order" not in locals():
@@ -138,7 +140,7 @@ def train(
         state.rows.append(row)
         bar.update(1, loss=row.get("loss", float("nan")))
         if checkpoint is not None and state.step < steps:
-            due = [time.monotonic() - saved >= CHECKPOINT_SECONDS]
+            due = [time.monotonic() - saved >= max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE)]
             if world > 1:  # the clocks of the processes differ: the first one decides
                 broadcast_object_list(due)
             if due[0]:
@@ -146,14 +148,15 @@ def train(
                 started = time.monotonic()
                 _save(checkpoint, state, best, method, optimizer, scheduler, accelerator)
                 saved = time.monotonic()
+                save_seconds = saved - started
     bar.close()
     state.seconds += time.monotonic() - started
     if best:
         method.encoder.load_state_dict(best)
     metrics = {
         "steps": int(steps),
-        "best_step": state.best_step if dev is not None else int(steps),
-        "dev": state.best_score if dev is not None else None,
+        "best_step": state.best_step if best else int(steps),
+        "dev": state.best_score if best else None,
     }
     return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
 
@@ -177,7 +180,7 @@ def _step(
                 "raise temperature; nothing after the last checkpoint is kept."
             )
     optimizer.zero_grad(set_to_none=True)
-    accelerator.backward(sum(terms.values()))
+    sum(terms.values()).backward()
     limit = config.gradient_clip or float("inf")
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
     if not np.isfinite(norm):
@@ -191,9 +194,6 @@ class _Dev:
 
     def __init__(self, task: STSTask | None, is_main: bool) -> None:
         self.task, self.is_main = task, is_main
-        if task is not None:
-            self.first, self.second = task.sentences1, task.sentences2
-            self.positive = task.gold > POSITIVE_GOLD
 
     def __call__(self, encoder: SentenceEncoder) -> dict[str, float]:
         values = [dev_metrics(encoder.encode, self.task) if self.is_main else {}]
@@ -228,6 +228,8 @@ def _random_state() -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["cuda"] = torch.cuda.get_rng_state()
+    if torch.backends.mps.is_available():
+        states["mps"] = torch.mps.get_rng_state()
     return states
 
 
@@ -252,6 +254,7 @@ def _save(
             "optimizer": optimizer.state_dict(),
             "scheduler": scheduler.state_dict(),
             "random": random_states,
+            "device": accelerator.device.type,
         }
         with open(partial, "wb") as file:
             torch.save(content, file)
@@ -265,9 +268,11 @@ def _load(
     path: Path, method: Method, optimizer: torch.optim.Optimizer, scheduler: Any, accelerator: Accelerator
 ) -> tuple[_Progress, dict[str, Tensor]]:
     content = torch.load(path, map_location="cpu", weights_only=True)
-    if len(content["random"]) != accelerator.num_processes:
+    written, present = (len(content["random"]), content["device"]), (accelerator.num_processes, accelerator.device.type)
+    if written != present:
         raise ConfigError(
-            f"{path} was written by {len(content['random'])} processes: resume with as many, or delete the file."
+            f"{path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: "
+            "resume as it was started, or delete the file."
         )
     method.load_state_dict(content["method"])
     optimizer.load_state_dict(content["optimizer"])
@@ -276,4 +281,6 @@ def _load(
     torch.set_rng_state(states["cpu"])
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"])
+    if "mps" in states:
+        torch.mps.set_rng_state(states["mps"])
     return _Progress(**content["progress"]), content["best"]

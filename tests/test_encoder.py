@@ -110,6 +110,13 @@ def test_reads_the_pooling_of_a_sentence_transformers_folder(tiny_bert, tmp_path
         load(tmp_path / "saved")
 
 
+def test_saving_never_touches_a_folder_that_is_no_encoder(tiny_bert, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(EncoderError, match="nothing was written"):
+        load(tiny_bert).save(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
 def test_a_save_that_fails_leaves_the_old_folder(tiny_bert, tmp_path, monkeypatch, sentences):
     encoder = load(tiny_bert)
     encoder.save(tmp_path / "saved")
@@ -147,6 +154,35 @@ def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_bert, tmp_path):
     load(tiny_bert, pooling="cls").save(tmp_path / "saved")
     with pytest.raises(EncoderError, match="saved without a pooler"):
         load(tmp_path / "saved", pooling="pooler")
+
+
+def test_an_incomplete_or_truncated_model_is_refused(tiny_bert, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    encoder = load(tiny_bert)
+    encoder.save(tmp_path / "saved")
+    weights_file = tmp_path / "saved/model.safetensors"
+    weights = load_file(weights_file)
+    save_file({k: v for k, v in weights.items() if "layer.1" not in k}, weights_file, metadata={"format": "pt"})
+    with pytest.raises(EncoderError, match="lacks 16 of its weights"):
+        load(tmp_path / "saved")
+    weights_file.write_bytes(weights_file.read_bytes()[:1000])
+    with pytest.raises(EncoderError, match="no loadable model"):
+        load(tmp_path / "saved")
+    encoder.save(tmp_path / "saved")
+    for name in ("tokenizer.json", "vocab.txt"):
+        (tmp_path / "saved" / name).unlink(missing_ok=True)
+    with pytest.raises(EncoderError, match="no tokenizer"):
+        load(tmp_path / "saved")
+
+
+def test_a_hub_model_keeps_the_pooling_it_was_saved_with(tiny_bert, tmp_path, monkeypatch):
+    """The hub name resolves to a local folder here; what is read from it is the same."""
+    load(tiny_bert, pooling="mean").save(tmp_path / "saved")
+    (tmp_path / "saved/sentence_encoder.json").unlink()
+    monkeypatch.setattr("lib.encoder._fetch_modules", lambda name: tmp_path / "saved")
+    monkeypatch.setattr("lib.encoder._locate", lambda name: (str(tmp_path / "saved"), False))
+    assert load("user/model").pooling == "mean"
 
 
 def test_unknown_pooling(tiny_bert):

@@ -163,6 +163,23 @@ def test_too_little_memory_is_said_before_training(config, monkeypatch):
         config.preflight()
 
 
+def test_a_finished_run_needs_no_memory(config, monkeypatch):
+    finished = runs.run(config)
+    monkeypatch.setattr(runs.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
+    assert runs.run(config).folder == finished.folder
+
+
+def test_results_of_other_tasks_are_other_rows(config):
+    finished = runs.run(config)
+
+    def rows(task):
+        return pd.DataFrame([(task, "test", "p", "all", "spearman", 1.0)], columns=runs.ROW_COLUMNS[5:11])
+
+    for task in ("MR", "CR", "MR"):
+        assert finished.results("transfer", lambda task=task: rows(task), key=[task]).task.tolist() == [task]
+    assert len(runs.collect("demo")) == 2
+
+
 def test_command_line(config, tmp_path, capsys):
     import yaml
 
@@ -173,3 +190,6 @@ def test_command_line(config, tmp_path, capsys):
     assert runs.main(["-f", str(file), "-p", "learning_rate=1e-5"]) == 2
     assert "write 1.0e-5" in capsys.readouterr().err
     assert runs.main(["-f", str(tmp_path / "none.yaml")]) == 2
+    assert runs.main(["-f", str(file), "-p", "sed=9"]) == 2
+    assert "did you mean 'seed'" in capsys.readouterr().err
+    assert runs.main(["-f", str(file), "-p", "seed"]) == 2

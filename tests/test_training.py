@@ -129,6 +129,16 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
+def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
+    histories = []
+    for _ in range(2):
+        method, corpus, config = build(tiny_bert, sentences, max_steps=3)
+        histories.append(training.train(method, corpus, config, dev=None).history)
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+        monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    pd.testing.assert_frame_equal(*histories)
+
+
 def test_refuses_a_corpus_smaller_than_a_batch(tiny_bert, sentences):
     method, corpus, config = build(tiny_bert, sentences[:10])
     with pytest.raises(ConfigError, match="10 rows, less than one batch of 16"):
@@ -140,7 +150,7 @@ import sys, pathlib, time
 import lib.training as training
 from lib import runs
 from lib.config import RunConfig
-training.CHECKPOINT_SECONDS = 0.0
+training.CHECKPOINT_SECONDS, training.CHECKPOINT_SHARE = 0.0, float("inf")
 real = training._step
 def slow(*args):  # time enough to be killed in the middle of a step
     values = real(*args)

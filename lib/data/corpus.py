@@ -14,12 +14,6 @@ import numpy as np
 from lib.data.errors import DataError
 from lib.data.files import expect_count, manifest, read_lines
 
-COLUMN_NAMES = {
-    1: ("sentence",),
-    2: ("sentence1", "sentence2"),
-    3: ("sent0", "sent1", "hard_neg"),
-}
-
 
 @dataclass(frozen=True)
 class Corpus:
@@ -88,7 +82,10 @@ def read_table(path: Path) -> Corpus:
         raise DataError(
             f"{path}: the header has {len(header)} columns {header}; expected 2 (pairs) or 3 (sent0,sent1,hard_neg)."
         )
-    rows = [row for row in reader if row]
+    try:
+        rows = [row for row in reader if row]
+    except csv.Error as error:
+        raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
     _check_manifest(path, len(rows), "rows")
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
+
+from filelock import FileLock
 
 from lib.data.corpus import Corpus, _corpus, _read
 from lib.data.errors import DataError
@@ -21,14 +24,21 @@ def fetch(name: str, data_dir: Path) -> Path:
     if name not in source["files"]:
         raise DataError(f"{name!r} is not known: choose from {', '.join(source['files'])}.")
     file = source["files"][name]
-    target = data_dir / ("senteval" if name == "senteval" else file)
+    target = data_dir / ("senteval/downstream" if name == "senteval" else file)
     if target.exists():
         return target
-    downloaded = _download(source["repository"], file)
     data_dir.mkdir(parents=True, exist_ok=True)
-    if name == "senteval":
-        partial = data_dir / ".senteval.partial"
-        shutil.rmtree(partial, ignore_errors=True)
+    with FileLock(data_dir / f".{name}.lock"):
+        if not target.exists():
+            downloaded = _download(source["repository"], file)
+            with tempfile.TemporaryDirectory(dir=data_dir, prefix=f".{name}-") as partial:
+                _bring(downloaded, Path(partial), target)
+    return target
+
+
+def _bring(downloaded: Path, partial: Path, target: Path) -> None:
+    """Copy or unpack beside the target, then move it there in one go."""
+    if tarfile.is_tarfile(downloaded):
         try:
             with tarfile.open(downloaded) as archive:
                 archive.extractall(partial, filter="data")
@@ -37,14 +47,10 @@ def fetch(name: str, data_dir: Path) -> Path:
         found = next(iter(sorted(partial.rglob("downstream"))), None)
         if found is None:
             raise DataError(f"{downloaded}: no folder 'downstream' in the archive.")
-        target.mkdir()
-        found.rename(target / "downstream")
-        shutil.rmtree(partial, ignore_errors=True)
     else:
-        partial = target.with_suffix(".partial")
-        shutil.copyfile(downloaded, partial)
-        partial.rename(target)
-    return target
+        found = Path(shutil.copy(downloaded, partial / target.name))
+    target.parent.mkdir(exist_ok=True)
+    found.rename(target)
 
 
 def _download(repository: str, file: str) -> Path:
@@ -79,4 +85,4 @@ def load(spec: str, data_dir: Path) -> Corpus:
     missing = [column for column in wanted if column not in table.column_names]
     if missing or len(wanted) > 3:
         raise DataError(f"hub data set {name!r} has columns {table.column_names}; asked for {wanted} (1 to 3 of them).")
-    return _corpus(name, [[str(x) for x in table[column]] for column in wanted])
+    return _corpus(name, [[" " if x is None else str(x) for x in table[column]] for column in wanted])

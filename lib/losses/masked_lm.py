@@ -44,9 +44,9 @@ def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy, mean over the chosen tokens; 0 when none was chosen.
 
     Args:
-        logits: [N, L, V].
-        labels: [N, L], IGNORED where nothing is predicted.
+        logits: [..., V].
+        labels: [...], IGNORED where nothing is predicted.
     """
     if not (labels != IGNORED).any():
         return logits.sum() * 0.0
-    return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+    return F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)

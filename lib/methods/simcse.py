@@ -11,7 +11,7 @@ from transformers import AutoModelForMaskedLM
 from lib.config import ConfigError, check_choice, check_range, check_types
 from lib.distributed import gather
 from lib.encoder import SentenceEncoder, projection_head
-from lib.losses import info_nce, mask_tokens, masked_lm
+from lib.losses import IGNORED, info_nce, mask_tokens, masked_lm
 from lib.methods.base import Method
 
 
@@ -93,8 +93,9 @@ class SimCSE(Method):
             vocabulary_size=self.encoder.backbone.config.vocab_size,
             probability=self.arguments.mlm_probability,
         )
+        chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
-        return masked_lm(self.mlm_head(hidden), labels)
+        return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
 
 
 def _mlm_head(encoder: SentenceEncoder) -> torch.nn.Module:
@@ -113,11 +114,15 @@ def _mlm_head(encoder: SentenceEncoder) -> torch.nn.Module:
 
 
 def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+    if device.type == "cuda":
+        return torch.cuda.get_rng_state(device)
+    return torch.mps.get_rng_state() if device.type == "mps" else torch.get_rng_state()
 
 
 def _set_random_state(device: torch.device, state: Tensor) -> None:
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(state)
     else:
         torch.set_rng_state(state)

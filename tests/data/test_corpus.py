@@ -42,6 +42,7 @@ def test_triples_and_pairs(tmp_path):
         ("a.txt.gz", gzip.compress(b"sentence\n" * 1000)[:-20], "truncated or damaged"),
         ("a.txt.gz", b"not gzip at all", "truncated or damaged"),
         ("a.csv", b"", "is empty"),
+        ("a.csv", b'sent0,sent1\n"open,' + b"x" * 200_000 + b"\n", "quote sign left open"),
         ("a.csv", b"only\nx\n", "header has 1 columns"),
         ("a.csv", b"sent0,sent1,hard_neg\na,b\n", "row 2: 2 columns"),
         ("wiki1m_for_simcse.txt", b"one\ntwo\n", "expected 1,000,000 lines, found 2"),
