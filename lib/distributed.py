@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
+from accelerate import PartialState
+from accelerate.utils import parse_flag_from_env
 from torch import Tensor
+
+
+def processes() -> PartialState:
+    """This process among those that `accelerate launch` started; joins them at the first call."""
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
 class _GatherRows(torch.autograd.Function):

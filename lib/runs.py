@@ -23,13 +23,13 @@ import pandas as pd
 import psutil
 import torch
 import yaml
-from accelerate import PartialState
 from accelerate.utils import set_seed
 from filelock import FileLock, Timeout
 
 from lib import augment, methods, paths, session
 from lib.config import ConfigError, RunConfig, check_choice, unknown_names
 from lib.data import Corpus, STSTask, load_corpus, load_sts, tokenize_corpus
+from lib.distributed import processes
 from lib.encoder import SentenceEncoder, longest_input
 from lib.training import train
 
@@ -207,20 +207,20 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
         ConfigError, lib.data.DataError, lib.encoder.EncoderError: before training starts.
         lib.training.NumericError: a loss term is not finite.
     """
-    processes = PartialState()
+    group = processes()
     prepared = prepare(config)
     folder = paths.runs() / config.profile / prepared.id
     working = paths.runs() / ".unfinished" / prepared.id
     if (folder / "metrics.json").is_file():
-        return _found(folder, show_progress and processes.is_main_process)
+        return _found(folder, show_progress and group.is_main_process)
     check_memory(config, prepared)
-    with _only_one(working.with_suffix(".lock"), processes.is_main_process):
-        processes.wait_for_everyone()
+    with _only_one(working.with_suffix(".lock"), group.is_main_process):
+        group.wait_for_everyone()
         if not (folder / "metrics.json").is_file():
             set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
             method = methods.REGISTRY[config.method](prepared.encoder, config.arguments())
-            if processes.process_index:
-                set_seed(config.seed + 1000 * processes.process_index)  # but every process has its own dropout masks
+            if group.process_index:
+                set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
             tokens = tokenize_corpus(
                 prepared.corpus, prepared.encoder, max_length=config.max_length, show_progress=show_progress
             )
@@ -232,10 +232,10 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
                 checkpoint=working / "checkpoint.pt",
                 show_progress=show_progress,
             )
-            if processes.is_main_process:
-                _finish(folder, config, prepared, method.encoder, trained, processes.num_processes)
+            if group.is_main_process:
+                _finish(folder, config, prepared, method.encoder, trained, group.num_processes)
                 shutil.rmtree(working, ignore_errors=True)
-            processes.wait_for_everyone()
+            group.wait_for_everyone()
     return Run(folder)
 
 
@@ -342,7 +342,7 @@ def _task_fingerprint(task: STSTask | None) -> str:
 
 
 def _device() -> torch.device:
-    return PartialState().device
+    return processes().device
 
 
 def check_memory(config: RunConfig, prepared: Prepared) -> None:
@@ -356,9 +356,9 @@ def check_memory(config: RunConfig, prepared: Prepared) -> None:
     """
     encoder, columns = prepared.encoder, len(prepared.corpus.columns)
     backbone = encoder.backbone.config
-    processes = PartialState().num_processes
+    group = processes()
     parameters = sum(p.numel() for p in encoder.parameters())
-    tokens = config.batch_size / processes * max(2, columns) * config.max_length
+    tokens = config.batch_size / group.num_processes * max(2, columns) * config.max_length
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
     needed = parameters * 16 + activations
@@ -444,7 +444,7 @@ def main(argv: list[str] | None = None) -> int:
     except NumericError as error:
         print(error, file=sys.stderr)
         return 1
-    if PartialState().is_main_process:
+    if processes().is_main_process:
         print(f"{finished.folder}  {json.dumps(finished.metrics)}")
     return 0
 

@@ -231,3 +231,24 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     assert set(one["grad"]) == set(two["grad"])
     for name, gradient in one["grad"].items():
         torch.testing.assert_close(two["grad"][name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_path):
+    """What `accelerate launch -m lib.runs` does: locks, dev evaluation on one process, one finished folder."""
+    parameters = tmp_path / "p.yaml"
+    parameters.write_text(
+        f"corpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\neval_every: 2\nmax_length: 16\n"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "CSE_RUNS": str(tmp_path / "runs"),
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
+    }
+    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={20001 + os.getpid() % 20000}"]
+    command = [sys.executable, *launch, "-m", "lib.runs", "-f", str(parameters)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count('"steps": 4') == 1
+    finished = list((tmp_path / "runs/demo").glob("simcse-*/provenance.json"))
+    assert len(finished) == 1 and '"processes": 2' in finished[0].read_text()
