@@ -46,7 +46,7 @@ lint: setup
 		$(NOISE) notebooks/*.ipynb
 
 notebooks: setup
-	CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	CSE_PROGRESS=off CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	$(BIN)/nbstripout --keep-output --keep-count --extra-keys $(NOISE) notebooks/*.ipynb
 
 lab: setup

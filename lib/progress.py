@@ -69,10 +69,10 @@ def progress(
     Args:
         total: amount of work.
         label: what is counted.
-        enabled: False shows nothing.
+        enabled: False shows nothing, and so does the environment variable CSE_PROGRESS=off.
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
     """
-    if not enabled:
+    if not enabled or os.environ.get("CSE_PROGRESS") == "off":
         return _Silent()
     return _Bar(total, label, initial) if _interactive() else _Lines(total, label, initial, seconds)

@@ -76,7 +76,7 @@ def test_parameter_files_fit_their_notebook_and_say_what_to_expect(path):
         assert batch.expand(path)
         return
     stem = next(p.stem for p in reversed(NOTEBOOKS) if path.stem.startswith(p.stem))
-    declared = batch.declared(ROOT / "notebooks" / f"{stem}.ipynb")
+    declared = batch.read_parameters(ROOT / "notebooks" / f"{stem}.ipynb")
     values = yaml.safe_load(text)
     assert list(values) == list(declared), "same names in the same order"
     batch.check(declared, values, path.name)
