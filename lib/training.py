@@ -115,10 +115,11 @@ def train(
     save_seconds = 0.0
     shown = show_progress and accelerator.is_main_process
     bar = progress(total=steps, label="train", enabled=shown, initial=state.step)
+    ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
-        if position == 0 or state.step == 0 or "order" not in locals():
-            order = np.random.default_rng([config.seed, epoch]).permutation(len(corpus))
+        if epoch != ordered_epoch:
+            order, ordered_epoch = np.random.default_rng([config.seed, epoch]).permutation(len(corpus)), epoch
         rows = order[position * config.batch_size : (position + 1) * config.batch_size]
         share = len(rows) // world
         rows = rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
