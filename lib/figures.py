@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 from lib import paths
 
 SIZE = (6, 3.6)
-# The same colour and marker for the same method in every notebook.
+# The same colour for the same method in every notebook.
 METHODS = ("untuned", "SimCSE", "miCSE", "InfoCSE", "MSSE", "TNCSE", "JTCSE", "3R")
 _COLOURS = dict(zip(METHODS, sns.color_palette("colorblind", len(METHODS)), strict=True))
-_MARKERS = dict(zip(METHODS, "osD^vPX*", strict=True))
 
 
 def set_style() -> None:
@@ -46,11 +45,6 @@ def set_style() -> None:
 def colour(method: str) -> tuple[float, float, float]:
     """The fixed colour of a method; grey for names that are no method."""
     return _COLOURS.get(method, (0.45, 0.45, 0.45))
-
-
-def marker(method: str) -> str:
-    """The fixed marker of a method."""
-    return _MARKERS.get(method, "o")
 
 
 def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "") -> Path:
@@ -211,32 +205,6 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
             )  # fmt: skip
         ax.set(title=encoder, xticks=[], yticks=[])
     fig.suptitle(title, fontsize=11)
-    return fig
-
-
-def score_bars(frame: pd.DataFrame, *, band: tuple[float, float] | None = None, title: str = "") -> Figure:
-    """Scores per task, grouped by encoder; bars show the mean over seeds, lines the standard deviation.
-
-    frame: task, encoder, value (one row per seed). band: (mean, std) of a replication, drawn as a grey stripe.
-    """
-    fig, ax = plt.subplots(figsize=(7.5, 3.4))
-    encoders = list(frame.encoder.unique())
-    palette = {e: colour(e) for e in encoders} if set(encoders) <= set(METHODS) else "colorblind"
-    sns.barplot(
-        frame,
-        x="task",
-        y="value",
-        hue="encoder",
-        palette=palette,
-        errorbar="sd",
-        capsize=0.15,
-        err_kws={"linewidth": 1},
-        ax=ax,
-    )
-    if band is not None:
-        ax.axhspan(band[0] - band[1], band[0] + band[1], color="0.8", zorder=0)
-    ax.set(xlabel="", ylabel="Spearman x 100 (higher is better)", title=title)
-    ax.legend(title="", loc="lower left", ncols=len(encoders), bbox_to_anchor=(0, -0.32))
     return fig
 
 

@@ -129,6 +129,14 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
+def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
+    method, _, _ = build(tiny_bert, sentences)
+    decayed, free = training._parameter_groups(method, 0.1)
+    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
+    assert {p.dim() for p in decayed["params"]} == {2} and {p.dim() for p in free["params"]} == {1}
+    assert len(decayed["params"]) + len(free["params"]) == len(list(method.parameters()))
+
+
 def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
     histories = []
     for _ in range(2):
