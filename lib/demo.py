@@ -1,7 +1,6 @@
-"""Where the demo profile's corpus, backbone and labelled sentences come from: nothing is downloaded.
+"""Where the demo profile's sentences come from: nothing is downloaded.
 
 - the corpus: English sentences in the doc strings of the scientific packages that are installed anyway;
-- the backbone: a small BERT built from those sentences, its [CLS] output a weighted average of word vectors;
 - the labelled sentences: three small tables written for this repository (lib/assets/demo).
 """
 
@@ -14,17 +13,12 @@ import inspect
 import os
 import platform
 import re
-import string
-import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import scipy.sparse
-import torch
 from filelock import FileLock
 
 from lib import paths
@@ -300,153 +294,6 @@ def docstring_sentences() -> pd.DataFrame:
                 partial.write_text(frame.to_csv(sep="\t", index=False, quoting=3), encoding="utf-8")
                 os.replace(partial, path)
     return pd.read_csv(path, sep="\t", quoting=3, keep_default_na=False, encoding="utf-8")
-
-
-# --- the backbone -------------------------------------------------------------------------------------------
-
-BACKBONE_FORMAT = 2  # count up when the construction below changes
-SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-
-def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
-    """Lower-case word pieces, the same list on every call.
-
-    The trainer numbers the single characters in the order of a hash table and breaks ties by these numbers; given
-    as special tokens, they have their numbers beforehand.
-    """
-    from tokenizers import BertWordPieceTokenizer
-
-    letters = string.ascii_lowercase + string.digits
-    used = {character for sentence in sentences for character in sentence.lower() if not character.isspace()}
-    characters = sorted(used.union(letters, string.punctuation))
-    fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
-    tokenizer = BertWordPieceTokenizer(lowercase=True)
-    tokenizer.train_from_iterator(
-        sentences, vocab_size=max(size, len(fixed)), special_tokens=fixed, show_progress=False
-    )
-    vocabulary = tokenizer.get_vocab()
-    return sorted(vocabulary, key=vocabulary.__getitem__)
-
-
-def positive_pmi(
-    token_ids: Sequence[Sequence[int]], size: int, *, window: int, smoothing: float = 0.75
-) -> scipy.sparse.csr_matrix:
-    """Positive pointwise mutual information of tokens at most `window` apart in one sentence [size, size].
-
-    A pair at distance d counts 1 / sqrt(d); context frequencies are raised to the power `smoothing`
-    (Levy, Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
-    """
-    tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in token_ids])
-    sentence = np.repeat(np.arange(len(token_ids)), [len(ids) for ids in token_ids])
-    counts = scipy.sparse.csr_matrix((size, size))
-    for distance in range(1, window + 1):
-        together = sentence[:-distance] == sentence[distance:]
-        left, right = tokens[:-distance][together], tokens[distance:][together]
-        weights = np.full(len(left), distance**-0.5)
-        counts = counts + scipy.sparse.csr_matrix((weights, (left, right)), shape=(size, size))
-    counts = (counts + counts.T).tocoo()
-    rows = np.bincount(counts.row, counts.data, size)
-    columns = np.bincount(counts.col, counts.data, size) ** smoothing
-    information = np.log(counts.data * columns.sum() / (rows[counts.row] * columns[counts.col]))
-    kept = information > 0
-    return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
-
-
-def word_vectors(
-    token_ids: Sequence[Sequence[int]], size: int, dimension: int, *, window: int, seed: int
-) -> np.ndarray:
-    """Vectors of word pieces [size, dimension], of length 1: U sqrt(S) in the truncated SVD of the PPMI matrix.
-
-    Pieces that do not occur have length 0.
-    """
-    from sklearn.utils.extmath import randomized_svd
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # sums in another order would change the last digits
-        left, values, _ = randomized_svd(
-            positive_pmi(token_ids, size, window=window), dimension, n_iter=4, random_state=seed
-        )
-    vectors = left * np.sqrt(values)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
-
-
-def build_backbone(
-    sentences: Sequence[str],
-    folder: str | os.PathLike,
-    *,
-    vocabulary: int = 6000,
-    hidden: int = 128,
-    layers: int = 2,
-    heads: int = 4,
-    intermediate: int = 512,
-    max_positions: int = 128,
-    window: int = 4,
-    seed: int = 0,
-) -> Path:
-    """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
-
-    Value and attention-output projections are the identity and the attention is nearly uniform, so every output is
-    the token's own vector plus averages over the sentence, and that of [CLS], whose own vector is near 0, is the
-    average of the word vectors: a usable, strongly anisotropic sentence embedding before any training. The head for
-    masked-language modelling is there too, untrained.
-
-    Args:
-        sentences: the corpus.
-        folder: created if needed.
-        vocabulary: number of word pieces.
-        hidden, layers, heads, intermediate, max_positions: size of the BERT.
-        window: of the word vectors.
-        seed: of the SVD and of the weights that stay random.
-    """
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
-
-    folder = Path(folder)
-    pieces = train_vocabulary(sentences, vocabulary)
-    tokenizer = BertTokenizerFast(
-        vocab={piece: index for index, piece in enumerate(pieces)},
-        do_lower_case=True,
-        model_max_length=max_positions,
-    )
-    encoded = tokenizer.backend_tokenizer.encode_batch_fast(list(sentences), add_special_tokens=False)
-    token_ids = [encoding.ids for encoding in encoded]
-    vectors = word_vectors(token_ids, len(pieces), hidden, window=window, seed=seed)
-    vectors[: len(SPECIAL_TOKENS)] = 0
-    config = BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=intermediate,
-        max_position_embeddings=max_positions,
-    )
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
-        model = BertForMaskedLM(config)
-        embeddings = model.bert.embeddings
-        embeddings.word_embeddings.weight.copy_(torch.from_numpy(0.06 * vectors / vectors.std()))
-        embeddings.position_embeddings.weight.normal_(std=0.001)
-        embeddings.token_type_embeddings.weight.normal_(std=0.001)
-        for layer in model.bert.encoder.layer:
-            torch.nn.init.eye_(layer.attention.self.value.weight)
-            torch.nn.init.eye_(layer.attention.output.dense.weight)
-            layer.output.dense.weight.mul_(0.3)
-        torch.nn.init.eye_(model.cls.predictions.transform.dense.weight)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def backbone() -> Path:
-    """The folder with the demo backbone; built once per set of package versions, in about half a minute."""
-    versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
-    folder = paths.cache() / "demo" / f"backbone-{_key(BACKBONE_FORMAT, _sentence_key(), versions)}"
-    if not folder.is_dir():
-        sentences = docstring_sentences()["sentence"].tolist()
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as partial:
-                    os.replace(build_backbone(sentences, Path(partial) / "backbone"), folder)
-    return folder
 
 
 # --- the labelled sentences ---------------------------------------------------------------------------------

@@ -127,6 +127,11 @@ class SentenceEncoder(nn.Module):
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local)
             if local and not any((Path(source) / name).is_file() for name in _TOKENIZER_FILES):
                 raise EncoderError(f"backbone {str(path_or_id)!r}: no tokenizer in that folder.")
+            if len(tokenizer) > config.vocab_size:
+                raise EncoderError(
+                    f"backbone {str(path_or_id)!r}: its tokenizer has {len(tokenizer):,} entries and its weights know "
+                    f"{config.vocab_size:,}: they do not belong together."
+                )
         except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
             where = "in that folder" if local else "on the hub or in its cache"
             reason = re.sub(r"\s+", " ", str(error))[:200]
@@ -180,19 +185,20 @@ class SentenceEncoder(nn.Module):
         first = output.hidden_states[1 if self.pooling == "first_last_mean" else 0]
         return (masked_mean(first, attention_mask) + masked_mean(hidden, attention_mask)) / 2
 
-    def _precision(self, device: torch.device) -> torch.autocast:
+    def precision(self, device: torch.device) -> torch.autocast:
+        """The training precision while training, nothing otherwise."""
         lower = self.training and self.training_dtype is not None
         return torch.autocast(device.type, dtype=self.training_dtype, enabled=lower)
 
     def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
         """The backbone's output, in the training precision while training. input_ids, attention_mask: [N, L]."""
-        with self._precision(input_ids.device):
+        with self.precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32."""
         if self.pooling in _NEEDS_LAST_LAYER and packed.supports(self.backbone):
-            with self._precision(input_ids.device):
+            with self.precision(input_ids.device):
                 last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=self.pooling == "cls")
             output = BaseModelOutput(last_hidden_state=last)
         else:
@@ -203,10 +209,13 @@ class SentenceEncoder(nn.Module):
 
     # -- text -------------------------------------------------------------------------------------------------
 
-    def tokenize(self, sentences: Sequence[str], max_length: int | None = None) -> list[list[int]]:
+    def tokenize(
+        self, sentences: Sequence[str], max_length: int | None = None, *, split: bool = False
+    ) -> list[list[int]]:
         """Sentences -> token ids with special tokens, truncated to max_length, not padded.
 
-        With `mask_prompt` the sentence is cut so that the whole template fits.
+        With `mask_prompt` the sentence is cut so that the whole template fits. With `split` nothing is cut off: what
+        is left of a long text follows as further lists, each with its own special tokens.
         """
         limit = max_length or self.max_length
         if self.pooling != "mask_prompt":
@@ -214,6 +223,7 @@ class SentenceEncoder(nn.Module):
                 list(sentences),
                 truncation=True,
                 max_length=limit,
+                return_overflowing_tokens=split,
                 return_attention_mask=False,
                 return_token_type_ids=False,
             )["input_ids"]
@@ -324,9 +334,9 @@ def _locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
 
     text = str(path_or_id)
     if text == "demo":
-        from lib import demo
+        from lib import backbone
 
-        return str(demo.backbone()), True
+        return str(backbone.MINI_BERT), True
     for folder in (Path(text).expanduser(), paths.root() / text):
         if folder.is_dir():
             return str(folder), True

@@ -222,7 +222,11 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
             if group.process_index:
                 set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
             tokens = tokenize_corpus(
-                prepared.corpus, prepared.encoder, max_length=config.max_length, show_progress=show_progress
+                prepared.corpus,
+                prepared.encoder,
+                max_length=config.max_length,
+                split=method.splits_long_rows,
+                show_progress=show_progress,
             )
             trained = train(
                 method,
@@ -233,7 +237,7 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
                 show_progress=show_progress,
             )
             if group.is_main_process:
-                _finish(folder, config, prepared, method.encoder, trained, group.num_processes)
+                _finish(folder, config, prepared, method, trained, group.num_processes)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return Run(folder)
@@ -273,7 +277,7 @@ def _finish(
     folder: Path,
     config: RunConfig,
     prepared: Prepared,
-    encoder: SentenceEncoder,
+    method: methods.Method,
     trained: Any,
     processes: int,
 ) -> None:
@@ -281,7 +285,7 @@ def _finish(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as temporary:
         path = Path(temporary) / "run"
         path.mkdir()
-        encoder.save(path / "encoder")
+        method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
         trained.history.to_csv(path / "history.csv", index=False)
         provenance = {

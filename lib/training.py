@@ -29,6 +29,7 @@ from lib.progress import progress
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
 CHECKPOINT_SHARE = 0.05  # and saving takes at most this share of the time, however large the model or slow the disk
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
+LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
 POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
 
 
@@ -119,7 +120,7 @@ def train(
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
         if epoch != ordered_epoch:
-            order, ordered_epoch = np.random.default_rng([config.seed, epoch]).permutation(len(corpus)), epoch
+            order, ordered_epoch = _order(corpus, config, epoch, method.groups_lengths), epoch
         rows = order[position * config.batch_size : (position + 1) * config.batch_size]
         share = len(rows) // world
         rows = rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
@@ -135,7 +136,7 @@ def train(
         is_trace = state.step <= config.trace_until and state.step % TRACE_EVERY == 0
         if dev is not None and (is_candidate or is_trace):
             row |= measure(method.encoder)
-            if is_candidate and row["dev"] > state.best_score:
+            if is_candidate and not method.keeps_last and row["dev"] > state.best_score:
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
         state.rows.append(row)
@@ -160,6 +161,24 @@ def train(
         "dev": state.best_score if best else None,
     }
     return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
+
+
+def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:
+    """All rows in the order of this epoch [n], a function of the seed alone.
+
+    With groups_lengths, every LENGTH_GROUP batches are sorted by length, and the batches then shuffled.
+    """
+    random = np.random.default_rng([config.seed, epoch])
+    order = random.permutation(len(corpus))
+    if groups_lengths:
+        lengths = corpus.lengths().sum(1)
+        block = LENGTH_GROUP * config.batch_size
+        blocks = [order[i : i + block] for i in range(0, len(order), block)]
+        order = np.concatenate([rows[np.argsort(lengths[rows], kind="stable")] for rows in blocks])
+        full = len(order) // config.batch_size * config.batch_size  # the last partial batch stays the last
+        batches = order[:full].reshape(-1, config.batch_size)
+        order = np.concatenate([batches[random.permutation(len(batches))].ravel(), order[full:]])
+    return order
 
 
 def _step(

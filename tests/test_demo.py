@@ -1,15 +1,10 @@
-"""The demo corpus and backbone: sentence rules, determinism, and the averaging network."""
+"""The demo corpus: sentence rules and determinism; the labelled sentences."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-import torch
-from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from lib import demo
-
-SIZES = dict(vocabulary=400, hidden=32, layers=2, heads=4, intermediate=64, max_positions=64)
 
 NUMPY_STYLE = """
     Return the ``mean`` of an array, see :func:`~numpy.median` for another one.
@@ -133,95 +128,6 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
     assert demo.docstring_sentences().equals(frame)  # from the cache
     monkeypatch.setattr(demo, "_installed", lambda: {"package": ("1.1", package)})
     assert len(demo.docstring_sentences()) == 1
-
-
-@pytest.fixture(scope="module")
-def corpus() -> list[str]:
-    """500 different sentences from one small installed package."""
-    _, folder = demo._installed()["joblib"]
-    sentences = demo.read_docstring_sentences({"joblib": folder})["sentence"].tolist()
-    sentences += [f"{sentence} {other}" for sentence, other in zip(sentences, sentences[7:], strict=False)]
-    return sentences[:500]
-
-
-@pytest.fixture(scope="module")
-def backbone(corpus, tmp_path_factory):
-    return demo.build_backbone(corpus, tmp_path_factory.mktemp("backbone"), **SIZES)
-
-
-def test_two_builds_give_the_same_files(corpus, backbone, tmp_path):
-    state = torch.get_rng_state()
-    torch.manual_seed(7)  # what happened before must not matter
-    again = demo.build_backbone(corpus, tmp_path / "again", **SIZES)
-    torch.set_rng_state(state)
-    names = sorted(path.name for path in backbone.iterdir())
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(names)
-    assert names == sorted(path.name for path in again.iterdir())
-    for name in names:
-        assert (backbone / name).read_bytes() == (again / name).read_bytes(), name
-
-
-def test_build_leaves_the_random_state_alone(corpus, tmp_path):
-    before = torch.get_rng_state()
-    demo.build_backbone(corpus[:100], tmp_path / "backbone", **SIZES)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_auto_classes_load_it_offline(backbone):
-    _, report = AutoModelForMaskedLM.from_pretrained(backbone, output_loading_info=True)
-    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    model, report = AutoModel.from_pretrained(backbone, add_pooling_layer=False, output_loading_info=True)
-    assert not report["missing_keys"] and not report["mismatched_keys"]
-    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
-    tokenizer = AutoTokenizer.from_pretrained(backbone)
-    assert tokenizer.is_fast and tokenizer.model_max_length == SIZES["max_positions"]
-    assert tokenizer("The MEMORY").input_ids == tokenizer("the memory").input_ids
-    assert tokenizer.tokenize("Zyx$!")[-2:] == ["$", "!"]  # all of printable ASCII is known
-    assert len(tokenizer) == model.config.vocab_size == SIZES["vocabulary"]
-
-
-def test_cls_is_the_average_of_the_word_vectors(corpus, backbone):
-    model = AutoModel.from_pretrained(backbone, add_pooling_layer=False).eval()
-    tokenizer = AutoTokenizer.from_pretrained(backbone)
-    with torch.no_grad():
-        for sentence in corpus[:64]:
-            inputs = tokenizer(sentence, truncation=True, return_tensors="pt")
-            average = model.embeddings(inputs["input_ids"])[0].mean(0)
-            cls = model(**inputs).last_hidden_state[0, 0]
-            assert torch.cosine_similarity(cls, average, dim=0) > 0.6  # measured: 0.80 at least
-
-
-def test_ppmi_equals_a_loop():
-    sentences, size, window = [[0, 1, 2, 1], [2, 3], [3, 0, 0, 1, 2]], 5, 2
-    counts = np.zeros((size, size))
-    for ids in sentences:
-        for i, a in enumerate(ids):
-            for j, b in enumerate(ids):
-                if 0 < abs(i - j) <= window:
-                    counts[a, b] += abs(i - j) ** -0.5
-    expected = np.zeros_like(counts)
-    context = counts.sum(0) ** 0.75
-    for a, b in zip(*counts.nonzero(), strict=True):
-        ratio = counts[a, b] / counts[a].sum() / (context[b] / context.sum())
-        expected[a, b] = max(0.0, np.log(ratio))
-    np.testing.assert_allclose(demo.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
-
-
-def test_backbone_is_built_once(corpus, monkeypatch):
-    import pandas as pd
-
-    calls = []
-
-    def small(sentences, folder):
-        calls.append(folder)
-        return real(sentences, folder, **SIZES)
-
-    real = demo.build_backbone
-    monkeypatch.setattr(demo, "docstring_sentences", lambda: pd.DataFrame({"sentence": corpus[:100]}))
-    monkeypatch.setattr(demo, "build_backbone", small)
-    folder = demo.backbone()
-    assert folder == demo.backbone() and (folder / "model.safetensors").is_file() and len(calls) == 1
-    assert not list(folder.parent.glob(".partial-*"))
 
 
 def test_labelled_sentences():

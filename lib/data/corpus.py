@@ -114,12 +114,26 @@ def _read(paths: Sequence[Path]) -> Corpus:
     return read_table(tables[0])
 
 
+def _matching(spec: str, data_dir: Path) -> list[Path]:
+    pattern = Path(spec).expanduser()
+    base, name = (
+        (Path(pattern.anchor), str(pattern.relative_to(pattern.anchor))) if pattern.is_absolute() else (data_dir, spec)
+    )
+    paths = sorted(base.glob(name)) if any(c in name for c in "*?[") else [base / name]
+    if not spec or not paths or not paths[0].is_file():
+        raise DataError(
+            f"corpus {spec!r}: no such file in {base}; give a file or pattern relative to data_dir, an absolute "
+            "path, `demo`, or `hub:<file>` to fetch it."
+        )
+    return paths
+
+
 def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> Corpus:
     """A corpus by name.
 
     Args:
         spec: `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project),
-            a file or glob pattern (absolute, or relative to data_dir), `hub:<file>` for a file of SimCSE's data set
+            files or glob patterns with commas between them (absolute, or relative to data_dir), `hub:<file>` for a file of SimCSE's data set
             repository, or `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other.
         data_dir: folder for relative names; hub files that already lie there are not fetched.
         size, seed: a random subset, see `Corpus.sample`.
@@ -139,17 +153,6 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
 
         corpus = hub.load(spec.removeprefix("hub:"), data_dir)
     else:
-        pattern = Path(spec).expanduser()
-        base, name = (
-            (Path(pattern.anchor), str(pattern.relative_to(pattern.anchor)))
-            if pattern.is_absolute()
-            else (data_dir, spec)
-        )
-        paths = sorted(base.glob(name)) if any(c in name for c in "*?[") else [base / name]
-        if not paths or not paths[0].is_file():
-            raise DataError(
-                f"corpus {spec!r}: no such file in {base}; give a file or pattern relative to data_dir, an absolute "
-                "path, `demo`, or `hub:<file>` to fetch it."
-            )
+        paths = [path for part in spec.split(",") for path in _matching(part.strip(), data_dir)]
         corpus = _read(paths)
     return corpus.sample(size, seed)

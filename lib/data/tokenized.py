@@ -68,12 +68,15 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
-def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, show_progress: bool = False) -> TokenizedCorpus:
+def tokenize_corpus(
+    corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False, show_progress: bool = False
+) -> TokenizedCorpus:
     """Tokenise with `encoder.tokenize`, or take the array that an earlier run left in the cache.
 
     Args:
         encoder: a SentenceEncoder (its tokenizer, and its prompt if its pooling has one).
         max_length: longest input in tokens, special tokens included.
+        split: the rest of a longer text goes on in further rows (plain sentences only) instead of being cut off.
 
     Raises:
         DataError: the cache cannot be written.
@@ -82,25 +85,27 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, show_progr
         json.dumps(
             [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length]
             + ([encoder.pooling] if encoder.pooling == "mask_prompt" else [])
+            + (["split"] if split else [])
         ).encode()
     ).hexdigest()[:24]
     folder = paths.cache() / "tokens" / key
     if not folder.is_dir():
-        _write(folder, corpus, encoder, max_length, show_progress)
+        _write(folder, corpus, encoder, max_length, split, show_progress)
     ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
     offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-    if len(offsets) != len(corpus) * len(corpus.columns) + 1 or offsets[-1] != len(ids):
+    expected = len(corpus) * len(corpus.columns) + 1
+    if (len(offsets) < expected if split else len(offsets) != expected) or offsets[-1] != len(ids):
         raise DataError(f"{folder} is damaged: delete it, it will be made again.")
     return TokenizedCorpus(ids, offsets, len(corpus.columns), encoder.tokenizer.pad_token_id)
 
 
-def _write(folder: Path, corpus: Corpus, encoder: Any, max_length: int, show_progress: bool) -> None:
+def _write(folder: Path, corpus: Corpus, encoder: Any, max_length: int, split: bool, show_progress: bool) -> None:
     parts, lengths = [], []
     bar = progress(total=len(corpus), label="tokenise", enabled=show_progress)
     for start in range(0, len(corpus), CHUNK):
         chunk = [column[start : start + CHUNK] for column in corpus.columns]
         rows = [sentence for row in zip(*chunk, strict=True) for sentence in row]
-        tokens = encoder.tokenize(rows, max_length)
+        tokens = encoder.tokenize(rows, max_length, split=split)
         lengths.append(np.fromiter((len(x) for x in tokens), dtype=np.int64, count=len(tokens)))
         parts.append(np.fromiter((i for x in tokens for i in x), dtype=np.int32, count=int(lengths[-1].sum())))
         bar.update(len(chunk[0]))

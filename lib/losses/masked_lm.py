@@ -1,4 +1,4 @@
-"""Masked language modelling: the auxiliary objective of SimCSE (Table D.2) and of InfoCSE."""
+"""Masked language modelling: pre-training, and the auxiliary objective of SimCSE (Table D.2) and InfoCSE."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def mask_tokens(
     mask_id: int,
     vocabulary_size: int,
     probability: float = 0.15,
+    continues: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """BERT's 80/10/10 rule.
@@ -26,13 +27,19 @@ def mask_tokens(
         mask_id: id of [MASK].
         vocabulary_size: random replacements are drawn from [0, vocabulary_size).
         probability: share of maskable tokens that is chosen.
+        continues: bool [N, L], True at the second and later pieces of a word: all pieces of a word are then chosen
+            together (whole-word masking), the 80/10/10 rule stays one draw per piece. None draws every piece alone.
         generator: for draws that can be repeated; None takes the global one.
 
     Returns:
         Masked input_ids and labels, both [N, L]; labels are IGNORED where nothing is predicted.
     """
     draws = torch.rand(3, *input_ids.shape, generator=generator, device=input_ids.device)
-    chosen = (draws[0] < probability) & maskable
+    choice = draws[0]
+    if continues is not None:  # every piece takes the draw of its word's first piece
+        place = torch.arange(input_ids.size(1), device=input_ids.device).expand_as(input_ids)
+        choice = choice.gather(1, place.masked_fill(continues, 0).cummax(1).values)
+    chosen = (choice < probability) & maskable
     labels = torch.where(chosen, input_ids, IGNORED)
     random_ids = (draws[2] * vocabulary_size).long()
     masked = torch.where(chosen & (draws[1] < 0.8), mask_id, input_ids)

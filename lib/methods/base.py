@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -18,6 +19,9 @@ class Method(nn.Module):
 
     Arguments: ClassVar[type]
     corpora: ClassVar[tuple[str, ...]] = ("sentences", "pairs", "triples")
+    splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
+    groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance
+    keeps_last: ClassVar[bool] = False  # the last step is kept, whatever the dev scores
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
         super().__init__()
@@ -30,3 +34,7 @@ class Method(nn.Module):
 
     def after_step(self) -> None:
         """Moving averages and queues, after the optimiser's step."""
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write what is kept of the trained method, see SentenceEncoder.save."""
+        self.encoder.save(folder)

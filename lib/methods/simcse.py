@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
 
-from lib.config import ConfigError, check_choice, check_range, check_types
+from lib.config import check_choice, check_range, check_types
 from lib.distributed import gather
 from lib.encoder import SentenceEncoder, projection_head
 from lib.losses import IGNORED, info_nce, mask_tokens, masked_lm
 from lib.methods.base import Method
+from lib.methods.mlm import mlm_head
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SimCSE(Method):
         if arguments.projection == "always":
             encoder.projection, head = head, None
         self.training_head = head
-        self.mlm_head = _mlm_head(encoder) if arguments.mlm_weight else None
+        self.mlm_head = mlm_head(encoder, tied=False) if arguments.mlm_weight else None
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         input_ids, mask = batch["input_ids"], batch["attention_mask"]
@@ -96,21 +96,6 @@ class SimCSE(Method):
         chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
         return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
-
-
-def _mlm_head(encoder: SentenceEncoder) -> torch.nn.Module:
-    """The backbone's pre-trained MLM head, its decoder untied from the embeddings (as the authors train it)."""
-    source = encoder.backbone.config._name_or_path
-    try:
-        model, report = AutoModelForMaskedLM.from_pretrained(source, output_loading_info=True)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"mlm_weight needs the MLM head of backbone {source!r}: {error}") from error
-    head = getattr(model, "cls", None) or model.lm_head
-    if any("cls.predictions.transform" in k or "lm_head.dense" in k for k in report["missing_keys"]):
-        raise ConfigError(f"mlm_weight needs a pre-trained MLM head, and backbone {source!r} was saved without one.")
-    decoder = head.predictions.decoder if hasattr(head, "predictions") else head.decoder
-    decoder.weight = torch.nn.Parameter(decoder.weight.detach().clone())
-    return head.float()
 
 
 def _random_state(device: torch.device) -> Tensor:

@@ -105,6 +105,28 @@ def test_another_length_content_or_prompt_is_another_array(tiny_bert, sentences,
     assert len(list((tmp_path / "cache/tokens").iterdir())) == 4
 
 
+def test_long_texts_are_split_where_the_method_asks_for_it(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    texts = (" ".join(sentences[:3]), sentences[3], " ".join(sentences[4:9]))
+    tokens = tokenize_corpus(Corpus("texts", (texts,)), encoder, max_length=10, split=True)
+    opening, closing = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
+    rows = [tokens.ids[a:b].tolist() for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
+    assert all(len(row) <= 10 and (row[0], row[-1]) == (opening, closing) for row in rows)
+    whole = [i for text in texts for i in encoder.tokenizer(text, add_special_tokens=False)["input_ids"]]
+    assert [i for row in rows for i in row[1:-1]] == whole and len(rows) > 3
+    assert len(tokenize_corpus(Corpus("texts", (texts,)), encoder, max_length=10)) == 3  # another array
+
+
+def test_several_patterns(tmp_path):
+    for folder, lines in (("a", "one here\n"), ("b", "two here\nthree here\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text(lines)
+    corpus = load_corpus("b/x.txt, a/*.txt", tmp_path)
+    assert corpus.columns[0] == ("two here", "three here", "one here")
+    with pytest.raises(DataError, match="corpus 'c/x.txt': no such file"):
+        load_corpus("a/x.txt,c/x.txt", tmp_path)
+
+
 def test_a_damaged_cache_is_named(tiny_bert, sentences, tmp_path):
     corpus, encoder = Corpus("x", (tuple(sentences[:20]),)), SentenceEncoder.from_pretrained(tiny_bert)
     tokenize_corpus(corpus, encoder, max_length=8)

@@ -33,3 +33,22 @@ def test_nothing_chosen_is_zero_with_a_gradient():
     loss = masked_lm(logits, torch.full((2, 3), -100))
     loss.backward()
     assert loss.item() == 0 and (logits.grad == 0).all()
+
+
+def test_whole_words_are_chosen_together():
+    ids = torch.randint(5, 1000, (300, 40), generator=torch.Generator().manual_seed(0))
+    continues = torch.rand(300, 40, generator=torch.Generator().manual_seed(1)) < 0.4
+    continues[:, :2] = False
+    maskable = torch.ones_like(continues)
+    maskable[:, 0] = False
+    _, labels = mask_tokens(
+        ids, maskable, mask_id=3, vocabulary_size=1000, continues=continues,
+        generator=torch.Generator().manual_seed(2),
+    )  # fmt: skip
+    chosen = labels != -100
+    for row in range(300):
+        for j in range(1, 40):
+            if continues[row, j]:
+                assert chosen[row, j] == chosen[row, j - 1]
+    assert chosen[:, 1:].float().mean().item() == pytest.approx(0.15, abs=0.02)
+    assert not chosen[:, 0].any()

@@ -1,0 +1,201 @@
+"""A small BERT from nothing but text: vocabulary, word vectors, and weights that average them before any training.
+
+`build` writes the start of masked-language modelling (method mlm); notebooks/9_backbone.ipynb trains it. The result
+that this repository ships, the mini-BERT, lies in lib/assets/mini-bert.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import string
+import tempfile
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from filelock import FileLock
+from torch import nn
+
+from lib import paths
+from lib.config import ConfigError, check_range
+from lib.data import Corpus
+
+MINI_BERT = Path(__file__).parent / "assets" / "mini-bert"
+FORMAT = 3  # count up when the construction below changes: older caches are then read no more
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CHUNK = 20_000
+
+
+def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
+    """Lower-case word pieces, the same list on every call.
+
+    The trainer numbers the single characters in the order of a hash table and breaks ties by these numbers; given
+    as special tokens, they have their numbers beforehand.
+    """
+    from tokenizers import BertWordPieceTokenizer
+
+    letters = string.ascii_lowercase + string.digits
+    used = {character for sentence in sentences for character in sentence.lower() if not character.isspace()}
+    characters = sorted(used.union(letters, string.punctuation))
+    fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
+    tokenizer = BertWordPieceTokenizer(lowercase=True)
+    tokenizer.train_from_iterator(
+        sentences, vocab_size=max(size, len(fixed)), special_tokens=fixed, show_progress=False
+    )
+    vocabulary = tokenizer.get_vocab()
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def positive_pmi(
+    token_ids: Sequence[Sequence[int]], size: int, *, window: int, smoothing: float = 0.75
+) -> scipy.sparse.csr_matrix:
+    """Positive pointwise mutual information of tokens at most `window` apart in one sentence [size, size].
+
+    A pair at distance d counts 1 / sqrt(d); context frequencies are raised to the power `smoothing`
+    (Levy, Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
+    """
+    tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in token_ids])
+    sentence = np.repeat(np.arange(len(token_ids)), [len(ids) for ids in token_ids])
+    counts = scipy.sparse.csr_matrix((size, size))
+    for distance in range(1, window + 1):
+        together = sentence[:-distance] == sentence[distance:]
+        left, right = tokens[:-distance][together], tokens[distance:][together]
+        weights = np.full(len(left), distance**-0.5)
+        counts = counts + scipy.sparse.csr_matrix((weights, (left, right)), shape=(size, size))
+    counts = (counts + counts.T).tocoo()
+    rows = np.bincount(counts.row, counts.data, size)
+    columns = np.bincount(counts.col, counts.data, size) ** smoothing
+    information = np.log(counts.data * columns.sum() / (rows[counts.row] * columns[counts.col]))
+    kept = information > 0
+    return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
+
+
+def word_vectors(
+    token_ids: Sequence[Sequence[int]], size: int, dimension: int, *, window: int, seed: int
+) -> np.ndarray:
+    """Vectors of word pieces [size, dimension], of length 1: U sqrt(S) in the truncated SVD of the PPMI matrix.
+
+    Pieces that do not occur have length 0.
+    """
+    from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):  # sums in another order would change the last digits
+        left, values, _ = randomized_svd(
+            positive_pmi(token_ids, size, window=window), dimension, n_iter=4, random_state=seed
+        )
+    vectors = left * np.sqrt(values)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
+
+
+def average_layers(layers: Iterable[nn.Module]) -> None:
+    """Make BERT layers hand on averages: value and attention-output projections are the identity, the feed-forward
+    output is scaled by 0.3."""
+    for layer in layers:
+        nn.init.eye_(layer.attention.self.value.weight)
+        nn.init.eye_(layer.attention.output.dense.weight)
+        with torch.no_grad():
+            layer.output.dense.weight.mul_(0.3)
+
+
+def build(
+    sentences: Sequence[str],
+    folder: str | os.PathLike,
+    *,
+    vocabulary: int = 8192,
+    hidden: int = 256,
+    layers: int = 6,
+    heads: int = 4,
+    intermediate: int = 1024,
+    max_positions: int = 128,
+    window: int = 8,
+    seed: int = 0,
+) -> Path:
+    """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
+
+    Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` and nearly uniform attention
+    every output is the token's own vector plus averages over the sentence. That of [CLS], whose own vector is near 0,
+    is the average of the word vectors: a usable, strongly anisotropic sentence embedding before any training, and a
+    start from which masked-language modelling does not have to find the meaning of words first. Its head is there
+    too.
+
+    Args:
+        sentences: the corpus.
+        folder: created if needed.
+        vocabulary: number of lower-case word pieces.
+        hidden, layers, heads, intermediate, max_positions: size of the BERT.
+        window: of the word vectors.
+        seed: of the SVD and of the weights that stay random.
+
+    Raises:
+        ConfigError: sizes that do not fit each other, or too little text for them.
+    """
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+
+    for name, value in (("layers", layers), ("heads", heads), ("intermediate", intermediate), ("window", window)):
+        check_range(name, value, 1)
+    if hidden % heads:
+        raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
+    folder = Path(folder)
+    pieces = train_vocabulary(sentences, vocabulary)
+    if len(pieces) <= hidden:
+        raise ConfigError(
+            f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} dimensions: "
+            "take more text or a smaller hidden."
+        )
+    tokenizer = BertTokenizerFast(
+        vocab={piece: index for index, piece in enumerate(pieces)},
+        do_lower_case=True,
+        model_max_length=max_positions,
+    )
+    token_ids: list[np.ndarray] = []
+    for start in range(0, len(sentences), CHUNK):
+        chunk = list(sentences[start : start + CHUNK])
+        encoded = tokenizer.backend_tokenizer.encode_batch_fast(chunk, add_special_tokens=False)
+        token_ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+    vectors = word_vectors(token_ids, len(pieces), hidden, window=window, seed=seed)
+    vectors[: len(SPECIAL_TOKENS)] = 0
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=max_positions,
+    )
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        model = BertForMaskedLM(config)
+        embeddings = model.bert.embeddings
+        embeddings.word_embeddings.weight.copy_(torch.from_numpy(0.06 * vectors / vectors.std()))
+        embeddings.position_embeddings.weight.normal_(std=0.001)
+        embeddings.token_type_embeddings.weight.normal_(std=0.001)
+        average_layers(model.bert.encoder.layer)
+        nn.init.eye_(model.cls.predictions.transform.dense.weight)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def start(corpus: Corpus, **shape: Any) -> Path:
+    """The folder that `build` writes for this corpus and shape: from the cache, or built now.
+
+    Raises:
+        ConfigError: see `build`.
+    """
+    versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
+    key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
+    folder = paths.cache() / "backbones" / key.hexdigest()[:12]
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not folder.is_dir():
+                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as partial:
+                    os.replace(build(corpus.columns[0], Path(partial) / "backbone", **shape), folder)
+    return folder

@@ -1,0 +1,160 @@
+"""Masked language modelling and Condenser's late head: the two losses, who gets gradient, what is kept on disk."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+
+from lib import runs
+from lib.config import ConfigError, RunConfig
+from lib.encoder import SentenceEncoder
+from lib.methods import REGISTRY
+from lib.methods.mlm import LATE_LAYERS
+
+MLM = REGISTRY["mlm"]
+
+
+def build(folder, dropout=0.0, **arguments):
+    torch.manual_seed(0)
+    return MLM(SentenceEncoder.from_pretrained(folder, dropout=dropout), MLM.Arguments(**arguments)).train()
+
+
+def batch(method, rows):
+    ids = method.encoder.tokenizer(rows, padding=True, return_tensors="pt")
+    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
+
+
+def by_hand(method, inputs, seed):
+    """Both losses from the unpacked Hugging Face modules, with the masks that `seed` draws."""
+    torch.manual_seed(seed)
+    ids, mask = inputs["input_ids"][:, 0], inputs["attention_mask"][:, 0]
+    draws = torch.rand(3, *ids.shape)
+    tokenizer, backbone = method.encoder.tokenizer, method.encoder.backbone
+    masked, labels = ids.clone(), torch.full_like(ids, -100)
+    for i in range(ids.size(0)):
+        for j in range(ids.size(1)):
+            if ids[i, j] not in tokenizer.all_special_ids and draws[0, i, j] < method.arguments.mlm_probability:
+                labels[i, j] = ids[i, j]
+                if draws[1, i, j] < 0.8:
+                    masked[i, j] = tokenizer.mask_token_id
+                elif draws[1, i, j] < 0.9:
+                    masked[i, j] = int(draws[2, i, j] * backbone.config.vocab_size)
+    states = backbone(input_ids=masked, attention_mask=mask, output_hidden_states=True).hidden_states
+    early = states[len(states) // 2]
+    hidden = torch.cat([states[-1][:, :1], early[:, 1:]], dim=1)
+    keep = torch.where(mask[:, None, None, :].bool(), 0.0, float("-inf"))
+    for layer in method.late:
+        hidden = layer(hidden, keep)
+    return [
+        F.cross_entropy(method.lm_head(x).flatten(0, 1), labels.flatten(), ignore_index=-100)
+        for x in (states[-1], hidden)
+    ]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert, tmp_path_factory):
+    """tiny_bert with four layers and weights large enough for the losses to differ."""
+    folder = tmp_path_factory.mktemp("bert")
+    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
+    torch.manual_seed(1)
+    BertForMaskedLM(config).save_pretrained(folder)
+    SentenceEncoder.from_pretrained(tiny_bert).tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_both_losses_equal_the_unpacked_modules(bert, sentences):
+    method = build(bert, condenser_weight=0.5, mlm_probability=0.3)
+    inputs = batch(method, sentences[:16])
+    expected = by_hand(method, inputs, seed=3)
+    torch.manual_seed(3)
+    terms = method(inputs)
+    assert list(terms) == ["mlm", "condenser"]
+    torch.testing.assert_close(terms["mlm"], expected[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(terms["condenser"], 0.5 * expected[1], rtol=1e-4, atol=1e-5)
+    assert not torch.isclose(*expected)
+
+
+def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(bert, sentences):
+    method = build(bert, condenser_weight=1.0, mlm_probability=0.9)  # something is masked in every sentence
+    seen = []
+
+    def keep(module, args, output):
+        output.retain_grad()
+        seen.append(output)
+
+    method.encoder.backbone.encoder.layer[-1].output.register_forward_hook(keep)
+    inputs = batch(method, sentences[:8])
+    method(inputs)["condenser"].backward()
+    starts = inputs["attention_mask"].sum(-1).flatten().cumsum(0).roll(1)
+    starts[0] = 0
+    moved = seen[0].grad.abs().sum(-1) > 0
+    assert moved[starts].all() and int(moved.sum()) == len(starts)
+    early = method.encoder.backbone.encoder.layer[0].output.dense.weight.grad
+    assert early is not None and early.abs().sum() > 0  # M is not detached
+
+
+def test_without_the_weight_there_is_no_late_head(bert, sentences):
+    method = build(bert)
+    assert method.late is None and list(method(batch(method, sentences[:8]))) == ["mlm"]
+
+
+def test_one_matrix_for_words_and_decoder(bert, sentences):
+    method = build(bert)
+    words = method.encoder.backbone.get_input_embeddings().weight
+    assert method.lm_head.predictions.decoder.weight is words
+    assert sum(p is words for p in method.parameters()) == 1
+
+
+def config(folder, tmp_path, sentences, **changes):
+    (tmp_path / "text.txt").write_text("\n".join(sentences[:40]) + "\n")
+    return RunConfig(
+        corpus=str(tmp_path / "text.txt"), backbone=str(folder), method="mlm", max_length=8, batch_size=8,
+        dev_task="none", learning_rate=1e-3, **changes,
+    )  # fmt: skip
+
+
+def test_a_run_keeps_encoder_head_and_late_layers(bert, tmp_path, sentences):
+    arguments = {"condenser_weight": 1.0}
+    run = runs.run(config(bert, tmp_path, sentences, epochs=2, method_arguments=arguments))
+    saved = run.folder / "encoder"
+    model, report = AutoModelForMaskedLM.from_pretrained(saved, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    words = run.encoder().backbone.get_input_embeddings().weight
+    assert torch.equal(model.get_input_embeddings().weight, words)
+    assert torch.equal(model.cls.predictions.decoder.weight, words)
+    before = SentenceEncoder.from_pretrained(bert).backbone.get_input_embeddings().weight
+    assert not torch.equal(before, words)
+    again = build(saved, **arguments)  # the next stage starts from the saved late layers
+    for name, tensor in load_file(saved / LATE_LAYERS).items():
+        assert torch.equal(again.late.state_dict()[name], tensor)
+    assert run.history.condenser.notna().all()
+
+
+def test_loss_falls_on_a_repeated_text(bert, tmp_path, sentences):
+    one = config(bert, tmp_path, sentences[:8] * 5, epochs=30, method_arguments={"mlm_probability": 0.4})
+    history = runs.run(one.replace(learning_rate=3e-3)).history
+    assert history.mlm.tail(20).mean() < 0.8 * history.mlm.head(20).mean()
+
+
+def test_the_last_step_is_kept_whatever_the_dev_scores(bert, tmp_path, sentences):
+    one = config(bert, tmp_path, sentences)
+    run = runs.run(one.replace(dev_task="demo", eval_every=1))
+    assert run.metrics["best_step"] == run.metrics["steps"] == len(run.history.dev.dropna()) - 1
+    last = runs.run(one).encoder().state_dict()
+    assert all(torch.equal(tensor, last[name]) for name, tensor in run.encoder().state_dict().items())
+
+
+def test_wrong_arguments(bert, tiny_roberta, tmp_path, sentences):
+    with pytest.raises(ConfigError, match="early_layers must be below the backbone's 4 layers; got 4"):
+        build(bert, early_layers=4)
+    with pytest.raises(ConfigError, match="mlm_probability must be above 0"):
+        MLM.Arguments(mlm_probability=0.0)
+    with pytest.raises(ConfigError, match="whole_words needs a WordPiece vocabulary"):
+        build(bert, whole_words=True)
+    build(bert, condenser_weight=1.0).save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match="does not hold 3 layers"):
+        build(tmp_path / "saved", condenser_weight=1.0, late_layers=3)
+    (tmp_path / "pairs.csv").write_text("a,b\n" + "x,y\n" * 20)
+    with pytest.raises(ConfigError, match="method mlm trains on sentences, but corpus"):
+        runs.run(config(bert, tmp_path, sentences).replace(corpus=str(tmp_path / "pairs.csv")))

@@ -1,0 +1,130 @@
+"""The start of the mini-BERT: the same files twice, an averaging network, and sentences about what does not fit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
+
+from lib import backbone, demo
+from lib.config import ConfigError
+from lib.data import Corpus
+from lib.encoder import EncoderError, SentenceEncoder
+
+SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
+
+
+@pytest.fixture(scope="module")
+def corpus() -> list[str]:
+    """500 different sentences from one small installed package."""
+    _, folder = demo._installed()["joblib"]
+    sentences = demo.read_docstring_sentences({"joblib": folder})["sentence"].tolist()
+    sentences += [f"{sentence} {other}" for sentence, other in zip(sentences, sentences[7:], strict=False)]
+    return sentences[:500]
+
+
+@pytest.fixture(scope="module")
+def folder(corpus, tmp_path_factory):
+    return backbone.build(corpus, tmp_path_factory.mktemp("built"), **SIZES)
+
+
+def test_two_builds_give_the_same_files(corpus, folder, tmp_path):
+    state = torch.get_rng_state()
+    torch.manual_seed(7)  # what happened before must not matter
+    again = backbone.build(corpus, tmp_path / "again", **SIZES)
+    torch.set_rng_state(state)
+    names = sorted(path.name for path in folder.iterdir())
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(names)
+    assert names == sorted(path.name for path in again.iterdir())
+    for name in names:
+        assert (folder / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_build_leaves_the_random_state_alone(corpus, tmp_path):
+    before = torch.get_rng_state()
+    backbone.build(corpus[:100], tmp_path / "built", **SIZES)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_auto_classes_load_it_offline(folder):
+    _, report = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    model, report = AutoModel.from_pretrained(folder, add_pooling_layer=False, output_loading_info=True)
+    assert not report["missing_keys"] and not report["mismatched_keys"]
+    assert all(parameter.dtype == torch.float32 for parameter in model.parameters())
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert tokenizer.is_fast and tokenizer.model_max_length == SIZES["max_positions"]
+    assert tokenizer("The MEMORY").input_ids == tokenizer("the memory").input_ids
+    assert tokenizer.tokenize("Zyx$!")[-2:] == ["$", "!"]  # all of printable ASCII is known
+    assert len(tokenizer) == model.config.vocab_size == SIZES["vocabulary"]
+
+
+def test_cls_is_the_average_of_the_word_vectors(corpus, folder):
+    model = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with torch.no_grad():
+        for sentence in corpus[:64]:
+            inputs = tokenizer(sentence, truncation=True, return_tensors="pt")
+            average = model.embeddings(inputs["input_ids"])[0].mean(0)
+            cls = model(**inputs).last_hidden_state[0, 0]
+            assert torch.cosine_similarity(cls, average, dim=0) > 0.6  # measured: 0.80 at least
+
+
+def test_ppmi_equals_a_loop():
+    sentences, size, window = [[0, 1, 2, 1], [2, 3], [3, 0, 0, 1, 2]], 5, 2
+    counts = np.zeros((size, size))
+    for ids in sentences:
+        for i, a in enumerate(ids):
+            for j, b in enumerate(ids):
+                if 0 < abs(i - j) <= window:
+                    counts[a, b] += abs(i - j) ** -0.5
+    expected = np.zeros_like(counts)
+    context = counts.sum(0) ** 0.75
+    for a, b in zip(*counts.nonzero(), strict=True):
+        ratio = counts[a, b] / counts[a].sum() / (context[b] / context.sum())
+        expected[a, b] = max(0.0, np.log(ratio))
+    np.testing.assert_allclose(backbone.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
+
+
+def test_start_is_built_once(corpus, monkeypatch):
+    calls = []
+
+    def counted(*args, **options):
+        calls.append(args)
+        return real(*args, **options)
+
+    real = backbone.build
+    monkeypatch.setattr(backbone, "build", counted)
+    text = Corpus("text", (tuple(corpus[:100]),))
+    folder = backbone.start(text, **SIZES)
+    assert folder == backbone.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
+    assert not list(folder.parent.glob(".partial-*"))
+    assert backbone.start(text, **SIZES | {"layers": 3}) != folder
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": 33}, "cannot be divided among 2 heads"),
+        ({"hidden": 400}, "too few for vectors of 400 dimensions"),
+        ({"layers": 0}, "layers must be at least 1"),
+    ],
+)
+def test_sizes_that_do_not_fit(corpus, tmp_path, change, message):
+    with pytest.raises(ConfigError, match=message):
+        backbone.build(corpus[:50], tmp_path / "built", **SIZES | change)
+    assert not (tmp_path / "built").exists()
+
+
+def test_a_vocabulary_that_does_not_fit_the_weights(folder, tmp_path):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    tokenizer = json.loads((broken / "tokenizer.json").read_text())
+    tokenizer["model"]["vocab"]["onemore"] = len(tokenizer["model"]["vocab"])
+    (broken / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(EncoderError, match="tokenizer has 301 entries and its weights know 300"):
+        SentenceEncoder.from_pretrained(broken)
