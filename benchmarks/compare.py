@@ -33,7 +33,7 @@ def make_backbone(shape: str, folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from lib import demo
+    from lib import backbone
 
     layers, hidden, heads, intermediate = SHAPES[shape]
     torch.manual_seed(0)
@@ -44,7 +44,7 @@ def make_backbone(shape: str, folder: Path) -> None:
         intermediate_size=intermediate,
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(demo.backbone()).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(backbone.demo()).save_pretrained(folder)
 
 
 def demo_sentences(n: int) -> list[str]:

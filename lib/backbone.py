@@ -1,7 +1,7 @@
 """A small BERT from nothing but text: vocabulary, word vectors, and weights that average them before any training.
 
-`build` writes the start of masked-language modelling (method mlm); notebooks/9_backbone.ipynb trains it. The result
-that this repository ships, the mini-BERT, lies in lib/assets/mini-bert.
+`build` writes a start for masked-language modelling (method mlm). Built from doc strings, it is also the backbone of
+the demo profile.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import string
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -20,33 +22,45 @@ import numpy as np
 import scipy.sparse
 import torch
 from filelock import FileLock
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import paths
 from lib.config import ConfigError, check_range
 from lib.data import Corpus
 
-MINI_BERT = Path(__file__).parent / "assets" / "mini-bert"
-FORMAT = 3  # count up when the construction below changes: older caches are then read no more
+FORMAT = 4  # count up when the construction below changes: older caches are then read no more
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHUNK = 20_000
+RARE = 1e-5  # share of the text below which a character beyond ASCII is no word piece
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
     """Lower-case word pieces, the same list on every call.
 
-    The trainer numbers the single characters in the order of a hash table and breaks ties by these numbers; given
-    as special tokens, they have their numbers beforehand.
+    Characters beyond ASCII that make up less than RARE of the text are left to [UNK]: in an encyclopedia there are
+    thousands of them, and each would take two places that words need. The trainer numbers the single characters in
+    the order of a hash table and breaks ties by these numbers; given as special tokens, they have their numbers
+    beforehand.
     """
     from tokenizers import BertWordPieceTokenizer
 
-    letters = string.ascii_lowercase + string.digits
-    used = {character for sentence in sentences for character in sentence.lower() if not character.isspace()}
-    characters = sorted(used.union(letters, string.punctuation))
-    fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
     tokenizer = BertWordPieceTokenizer(lowercase=True)
+    normal = [tokenizer.normalizer.normalize_str(sentence) for sentence in sentences]
+    counts: Counter[str] = Counter()
+    for first in range(0, len(normal), CHUNK):
+        counts.update("".join(normal[first : first + CHUNK]))
+    total = sum(counts.values())
+    ascii_characters = {*string.ascii_lowercase, *string.digits, *string.punctuation}
+    frequent = {character for character, count in counts.items() if count >= RARE * total and not character.isspace()}
+    characters = sorted(ascii_characters | frequent)
+    fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
+    blanks = str.maketrans(dict.fromkeys(set(counts).difference(characters), " "))
     tokenizer.train_from_iterator(
-        sentences, vocab_size=max(size, len(fixed)), special_tokens=fixed, show_progress=False
+        (sentence.translate(blanks) for sentence in normal),
+        vocab_size=max(size, len(fixed)),
+        special_tokens=fixed,
+        show_progress=False,
     )
     vocabulary = tokenizer.get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
@@ -115,6 +129,7 @@ def build(
     intermediate: int = 1024,
     max_positions: int = 128,
     window: int = 8,
+    averaging: bool = True,
     seed: int = 0,
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
@@ -131,6 +146,7 @@ def build(
         vocabulary: number of lower-case word pieces.
         hidden, layers, heads, intermediate, max_positions: size of the BERT.
         window: of the word vectors.
+        averaging: False leaves all weights random, as BERT starts.
         seed: of the SVD and of the weights that stay random.
 
     Raises:
@@ -138,7 +154,13 @@ def build(
     """
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
-    for name, value in (("layers", layers), ("heads", heads), ("intermediate", intermediate), ("window", window)):
+    for name, value in (
+        ("hidden", hidden),
+        ("layers", layers),
+        ("heads", heads),
+        ("intermediate", intermediate),
+        ("window", window),
+    ):
         check_range(name, value, 1)
     if hidden % heads:
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
@@ -154,13 +176,6 @@ def build(
         do_lower_case=True,
         model_max_length=max_positions,
     )
-    token_ids: list[np.ndarray] = []
-    for start in range(0, len(sentences), CHUNK):
-        chunk = list(sentences[start : start + CHUNK])
-        encoded = tokenizer.backend_tokenizer.encode_batch_fast(chunk, add_special_tokens=False)
-        token_ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
-    vectors = word_vectors(token_ids, len(pieces), hidden, window=window, seed=seed)
-    vectors[: len(SPECIAL_TOKENS)] = 0
     config = BertConfig(
         vocab_size=len(pieces),
         hidden_size=hidden,
@@ -169,18 +184,32 @@ def build(
         intermediate_size=intermediate,
         max_position_embeddings=max_positions,
     )
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
         model = BertForMaskedLM(config)
-        embeddings = model.bert.embeddings
-        embeddings.word_embeddings.weight.copy_(torch.from_numpy(0.06 * vectors / vectors.std()))
-        embeddings.position_embeddings.weight.normal_(std=0.001)
-        embeddings.token_type_embeddings.weight.normal_(std=0.001)
-        average_layers(model.bert.encoder.layer)
-        nn.init.eye_(model.cls.predictions.transform.dense.weight)
+        if averaging:
+            vectors = _piece_vectors(sentences, tokenizer, hidden, window=window, seed=seed)
+            embeddings = model.bert.embeddings
+            embeddings.word_embeddings.weight.copy_(torch.from_numpy(0.06 * vectors / vectors.std()))
+            embeddings.position_embeddings.weight.normal_(std=0.001)
+            embeddings.token_type_embeddings.weight.normal_(std=0.001)
+            average_layers(model.bert.encoder.layer)
+            nn.init.eye_(model.cls.predictions.transform.dense.weight)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
+    """`word_vectors` of a tokenizer's pieces [V, dimension]; 0 for the special tokens."""
+    token_ids: list[np.ndarray] = []
+    for first in range(0, len(sentences), CHUNK):
+        chunk = list(sentences[first : first + CHUNK])
+        encoded = tokenizer.backend_tokenizer.encode_batch_fast(chunk, add_special_tokens=False)
+        token_ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
+    vectors = word_vectors(token_ids, len(tokenizer), dimension, window=window, seed=seed)
+    vectors[: len(SPECIAL_TOKENS)] = 0
+    return vectors
 
 
 def start(corpus: Corpus, **shape: Any) -> Path:
@@ -198,4 +227,47 @@ def start(corpus: Corpus, **shape: Any) -> Path:
             if not folder.is_dir():
                 with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as partial:
                     os.replace(build(corpus.columns[0], Path(partial) / "backbone", **shape), folder)
+    return folder
+
+
+def demo() -> Path:
+    """The demo backbone, a two-layer averaging start from doc strings; built once, in about half a minute."""
+    from lib.data import load_corpus
+
+    sizes = {"vocabulary": 6000, "hidden": 128, "layers": 2, "heads": 4, "intermediate": 512, "window": 4}
+    return start(load_corpus("demo", paths.root()), **sizes)
+
+
+def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:
+    """Copy a saved encoder (Run.folder / "encoder") with its weights in half precision, which halves the files.
+
+    The configuration keeps naming float32, so that loading gives float32 everywhere; a vector moves by about 1e-3 of
+    its length.
+
+    Args:
+        folder: must not exist yet.
+        dropout: written into the configuration; pre-training on little text goes without, fine-tuning needs it.
+
+    Raises:
+        ConfigError: no saved encoder there, the folder exists, or a weight does not fit half precision.
+    """
+    source, folder = Path(source), Path(folder)
+    if not (source / "config.json").is_file():
+        raise ConfigError(f"{source} holds no saved encoder (config.json is missing).")
+    if folder.exists():
+        raise ConfigError(f"{folder} exists: choose another folder, nothing was written.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
+        copy = Path(partial) / "copy"
+        shutil.copytree(source, copy)
+        for path in copy.rglob("*.safetensors"):
+            half = {name: tensor.half() for name, tensor in load_file(path).items()}
+            for name, tensor in half.items():
+                if not tensor.isfinite().all():
+                    raise ConfigError(f"{name} of {source} has values that half precision cannot hold.")
+            save_file(half, path, metadata={"format": "pt"})
+        config = json.loads((copy / "config.json").read_text(encoding="utf8"))
+        config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        (copy / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
+        os.replace(copy, folder)
     return folder

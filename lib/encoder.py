@@ -218,6 +218,10 @@ class SentenceEncoder(nn.Module):
         is left of a long text follows as further lists, each with its own special tokens.
         """
         limit = max_length or self.max_length
+        if split and self.pooling == "mask_prompt":
+            raise EncoderError(
+                "texts cannot be split into several rows with pooling 'mask_prompt': choose another pooling."
+            )
         if self.pooling != "mask_prompt":
             return self.tokenizer(
                 list(sentences),
@@ -336,7 +340,7 @@ def _locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
     if text == "demo":
         from lib import backbone
 
-        return str(backbone.MINI_BERT), True
+        return str(backbone.demo()), True
     for folder in (Path(text).expanduser(), paths.root() / text):
         if folder.is_dir():
             return str(folder), True

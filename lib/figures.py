@@ -87,6 +87,49 @@ def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
     return fig
 
 
+def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
+    """Masked-language-modelling loss over the steps of several runs, and the dev score of the untuned [CLS] vector.
+
+    frame: run, step, mlm, dev (missing where not measured).
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.1))
+    for i, (run, part) in enumerate(frame.groupby("run", sort=False)):
+        shade, style = sns.color_palette("colorblind")[i], ["-", "--", ":", "-."][i % 4]
+        loss, measured = part.dropna(subset="mlm"), part.dropna(subset="dev")
+        axes[0].plot(loss.step, loss.mlm.rolling(smooth, min_periods=1).mean(), color=shade, ls=style, label=run)
+        axes[1].plot(measured.step, measured.dev, color=shade, ls=style, marker="osD^"[i % 4], ms=4, label=run)
+    axes[0].set(xlabel="step", ylabel="cross-entropy (lower is better)", title=f"Masked words, mean of {smooth} steps")
+    axes[0].legend()
+    axes[1].set(xlabel="step", ylabel="Spearman x 100 (higher is better)", title="Untuned [CLS] on the dev pairs")
+    _widen(axes[1])
+    return fig
+
+
+def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
+    """Attention of every layer over one sentence, mean over heads, one row of maps per encoder.
+
+    frame: encoder, layer, query, key (positions), value. tokens: the word pieces of the sentence.
+    """
+    encoders, layers = list(frame.encoder.unique()), frame.groupby("encoder").layer.nunique().max()
+    fig, axes = plt.subplots(
+        len(encoders), layers, figsize=(1.55 * layers + 1, 1.75 * len(encoders) + 0.5), squeeze=False
+    )
+    for row, encoder in zip(axes, encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        for ax in row:
+            ax.set_visible(False)
+        for ax, (layer, maps) in zip(row, part.groupby("layer"), strict=False):
+            ax.set_visible(True)
+            values = maps.pivot(index="query", columns="key", values="value")
+            image = ax.imshow(values, cmap="viridis", vmin=0, vmax=min(1.0, 4 / len(tokens)))
+            ax.set_title(f"{encoder}, layer {layer}" if layer == 1 else f"layer {layer}", fontsize=8)
+            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
+            ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=5)
+            ax.grid(False)
+    fig.colorbar(image, ax=axes, shrink=0.8, label=f"attention (uniform is {1 / len(tokens):.2f})")
+    return fig
+
+
 def _widen(ax: plt.Axes, least: float = 5) -> None:
     """At least five points of score on the axis: a narrower one would make noise look like an effect."""
     low, high = ax.get_ylim()
@@ -208,12 +251,17 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     return fig
 
 
-def few_shot(frame: pd.DataFrame) -> Figure:
-    """Score over the number of training sentences, log scale, mean and range over subsets. frame: sentences, seed, value."""
+def few_shot(frame: pd.DataFrame, *, untuned: float | None = None) -> Figure:
+    """Score over the number of training sentences, log scale, mean and range over subsets.
+
+    frame: sentences, value (one row per subset). untuned: score before training, drawn as a line.
+    """
     fig, ax = plt.subplots(figsize=(5, 3.2))
     groups = frame.groupby("sentences").value.agg(["mean", "min", "max"])
     ax.plot(groups.index, groups["mean"], color=colour("SimCSE"), marker="s", label="mean over subsets")
     ax.fill_between(groups.index, groups["min"], groups["max"], color=colour("SimCSE"), alpha=0.2, label="their range")
+    if untuned is not None:
+        ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
     ax.set(xlabel="training sentences", ylabel="Spearman x 100 (higher is better)", xscale="log")
     ax.set_xticks(groups.index, [f"{n:,}" for n in groups.index])
     ax.minorticks_off()

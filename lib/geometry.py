@@ -44,6 +44,14 @@ def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
     return torch.logsumexp(torch.stack(parts), 0) - math.log(pairs)
 
 
+def attention_entropy(probabilities: Tensor) -> Tensor:
+    """How evenly attention is spread: entropy over the keys divided by log n; 1 is uniform, 0 a single key.
+
+    probabilities: [..., n], each row sums to 1, over the n >= 2 real tokens of one sentence -> [...].
+    """
+    return torch.special.entr(probabilities).sum(-1) / math.log(probabilities.size(-1))
+
+
 def singular_values(x: Vectors) -> np.ndarray:
     """Singular values of the embedding matrix [N, D], divided by the largest, in falling order (SimCSE Fig. F.1)."""
     values = torch.linalg.svdvals(torch.as_tensor(x).float()).numpy()

@@ -168,12 +168,14 @@ def prepare(config: RunConfig) -> Prepared:
     """
     data_dir = config.data_folder()
     corpus = load_corpus(config.corpus, data_dir, size=config.corpus_size, seed=config.corpus_seed)
-    kinds = methods.REGISTRY[config.method].corpora
-    if corpus.kind not in kinds:
-        raise ConfigError(
-            f"method {config.method} trains on {' or '.join(kinds)}, but corpus {config.corpus!r} holds {corpus.kind}."
-        )
+    method = methods.REGISTRY[config.method]
     corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed)
+    if corpus.kind not in method.corpora:
+        with_augmentation = "" if config.augmentation == "none" else f" with augmentation {config.augmentation!r}"
+        raise ConfigError(
+            f"method {config.method} trains on {' or '.join(method.corpora)}, but corpus {config.corpus!r}"
+            f"{with_augmentation} holds {corpus.kind}."
+        )
     dev = None
     if config.dev_task != "none":
         dev = load_sts(data_dir, config.dev_task, "dev")
@@ -185,13 +187,13 @@ def prepare(config: RunConfig) -> Prepared:
         raise ConfigError(
             f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({longest})."
         )
-    if len(corpus) < config.batch_size:
+    if len(corpus) < config.batch_size and not method.splits_long_rows:  # the loop counts the rows after splitting
         raise ConfigError(
             f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
         )
     checksums = {
         "corpus": corpus.fingerprint(),
-        "backbone": _backbone_fingerprint(encoder),
+        "backbone": _backbone_fingerprint(encoder, method.reads_files),
         "dev": _task_fingerprint(dev),
     }
     return Prepared(_run_id(config, checksums), corpus, encoder, dev, checksums)
@@ -326,8 +328,8 @@ def _run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     return f"{config.method}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _backbone_fingerprint(encoder: SentenceEncoder) -> str:
-    """SHA-256 over the weights, the architecture and the tokenizer."""
+def _backbone_fingerprint(encoder: SentenceEncoder, files: Sequence[str]) -> str:
+    """SHA-256 over the weights, the architecture, the tokenizer, and these files of the backbone's folder."""
     from lib.data.tokenized import tokenizer_fingerprint
 
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
@@ -336,6 +338,8 @@ def _backbone_fingerprint(encoder: SentenceEncoder) -> str:
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+    for path in (Path(encoder.backbone.config._name_or_path) / name for name in files):
+        digest.update(path.read_bytes() if path.is_file() else b"none")
     return digest.hexdigest()
 
 
@@ -362,7 +366,12 @@ def check_memory(config: RunConfig, prepared: Prepared) -> None:
     backbone = encoder.backbone.config
     group = processes()
     parameters = sum(p.numel() for p in encoder.parameters())
-    tokens = config.batch_size / group.num_processes * max(2, columns) * config.max_length
+    tokens = (
+        config.batch_size
+        / group.num_processes
+        * max(methods.REGISTRY[config.method].views, columns)
+        * config.max_length
+    )
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
     needed = parameters * 16 + activations

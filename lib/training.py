@@ -27,7 +27,8 @@ from lib.methods.base import Method
 from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
-CHECKPOINT_SHARE = 0.05  # and saving takes at most this share of the time, however large the model or slow the disk
+CHECKPOINT_SHARE = 0.05  # saving takes at most this share of the time, however large the model or slow the disk,
+CHECKPOINT_LONGEST = 900.0  # unless more than this would be lost: one slow save (a laptop that slept) is no reason
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
 POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
@@ -68,7 +69,8 @@ def train(
     checkpoint: Path | None = None,
     show_progress: bool = False,
 ) -> Trained:
-    """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces).
+    """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
+    last one if the method `keeps_last`.
 
     The order of the rows depends on the seed alone; a batch is `config.batch_size` rows over all processes, the last
     partial batch of an epoch is kept (with W processes, its rows beyond a multiple of W are left out).
@@ -142,7 +144,8 @@ def train(
         state.rows.append(row)
         bar.update(1, loss=row.get("loss", float("nan")))
         if checkpoint is not None and state.step < steps:
-            due = [time.monotonic() - saved >= max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE)]
+            pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
+            due = [time.monotonic() - saved >= pause]
             if world > 1:  # the clocks of the processes differ: the first one decides
                 broadcast_object_list(due)
             if due[0]:
@@ -158,7 +161,7 @@ def train(
     metrics = {
         "steps": int(steps),
         "best_step": state.best_step if best else int(steps),
-        "dev": state.best_score if best else None,
+        "dev": state.best_score if best else state.rows[-1].get("dev"),
     }
     return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
 

@@ -1,4 +1,4 @@
-"""The start of the mini-BERT: the same files twice, an averaging network, and sentences about what does not fit."""
+"""A small BERT from text: the same files twice, an averaging network, and sentences about what does not fit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from lib import backbone, demo
@@ -128,3 +129,59 @@ def test_a_vocabulary_that_does_not_fit_the_weights(folder, tmp_path):
     (broken / "tokenizer.json").write_text(json.dumps(tokenizer))
     with pytest.raises(EncoderError, match="tokenizer has 301 entries and its weights know 300"):
         SentenceEncoder.from_pretrained(broken)
+
+
+def test_rare_foreign_characters_take_no_place_in_the_vocabulary(corpus):
+    foreign = corpus * 20 + [f"{sentence} {chr(0x4E00 + i)}" for i, sentence in enumerate(corpus)]
+    often = [f"{sentence} café 5 €" for sentence in corpus]
+    assert all(piece.isascii() for piece in backbone.train_vocabulary(foreign, 300))
+    pieces = backbone.train_vocabulary(often, 300)
+    assert "€" in pieces and "é" not in pieces and len(pieces) == 300  # accents are stripped
+
+
+def test_the_demo_backbone_is_made_of_the_demo_sentences(corpus, monkeypatch):
+    import pandas as pd
+
+    monkeypatch.setattr(demo, "docstring_sentences", lambda: pd.DataFrame({"sentence": corpus[:300]}))
+    encoder = SentenceEncoder.from_pretrained("demo")
+    assert encoder.backbone.config.num_hidden_layers == 2 and encoder.dimension == 128
+    assert backbone.demo() == backbone.start(Corpus("any", (tuple(corpus[:300]),)), **{
+        "vocabulary": 6000, "hidden": 128, "layers": 2, "heads": 4, "intermediate": 512, "window": 4
+    })  # fmt: skip
+
+
+def test_random_start_has_the_same_vocabulary_and_other_weights(corpus, folder, tmp_path):
+    random = backbone.build(corpus, tmp_path / "random", averaging=False, **SIZES)
+    assert (random / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
+    value = AutoModel.from_pretrained(random, add_pooling_layer=False).encoder.layer[0].attention.self.value.weight
+    assert not torch.equal(value, torch.eye(len(value)))
+
+
+def test_export_halves_the_file_and_keeps_the_vectors(corpus, folder, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=0.0)
+    encoder.save(tmp_path / "saved")
+    out = backbone.export(tmp_path / "saved", tmp_path / "out")
+    weights = load_file(out / "model.safetensors")
+    assert weights and all(tensor.dtype == torch.float16 for tensor in weights.values())
+    size = [(f / "model.safetensors").stat().st_size for f in (tmp_path / "saved", out)]
+    assert size[1] < 0.6 * size[0]
+    assert next(AutoModel.from_pretrained(out).parameters()).dtype == torch.float32
+    again = SentenceEncoder.from_pretrained(out)
+    assert next(again.parameters()).dtype == torch.float32
+    assert again.backbone.config.hidden_dropout_prob == again.backbone.config.attention_probs_dropout_prob == 0.1
+    full, half = encoder.encode(corpus[:50]), again.encode(corpus[:50])
+    assert np.abs(full - half).max() / np.abs(full).max() < 5e-3
+    with pytest.raises(ConfigError, match="holds no saved encoder"):
+        backbone.export(tmp_path / "nowhere", tmp_path / "out2")
+    with pytest.raises(ConfigError, match="exists: choose another folder"):
+        backbone.export(tmp_path / "saved", tmp_path / "out")
+
+
+def test_export_refuses_what_half_precision_cannot_hold(folder, tmp_path):
+    encoder = SentenceEncoder.from_pretrained(folder)
+    with torch.no_grad():
+        encoder.backbone.encoder.layer[0].output.dense.bias[0] = 1e6
+    encoder.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match=r"layer\.0\.output\.dense\.bias .* half precision cannot hold"):
+        backbone.export(tmp_path / "saved", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.geometry import alignment, singular_values, uniformity, whitening
+from lib.geometry import alignment, attention_entropy, singular_values, uniformity, whitening
 
 
 def test_uniformity_equals_pdist_and_does_not_depend_on_the_block_size():
@@ -50,3 +50,11 @@ def test_whitening_gives_unit_covariance():
     white = whitening(x)(x)
     np.testing.assert_allclose(np.cov(white.T), np.eye(4), atol=1e-8)
     np.testing.assert_allclose(white.mean(0), 0, atol=1e-8)
+
+
+def test_attention_entropy_is_1_for_uniform_and_0_for_one_key():
+    uniform, single = torch.full((2, 3, 5, 5), 0.2), torch.eye(5).expand(2, 3, 5, 5)
+    assert torch.allclose(attention_entropy(uniform), torch.ones(2, 3, 5))
+    assert torch.equal(attention_entropy(single), torch.zeros(2, 3, 5))
+    two = torch.tensor([0.5, 0.5, 0.0, 0.0])
+    assert attention_entropy(two).item() == pytest.approx(0.5)  # log 2 / log 4

@@ -67,6 +67,14 @@ def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
     assert 0.25 in rates[:8] and rates.count(0.25) == 1  # hidden dropout has another rate
 
 
+def test_long_inputs_stay_on_fused_attention_with_the_same_dropout(monkeypatch):
+    seen = []
+    monkeypatch.setattr(packed.F, "scaled_dot_product_attention", lambda *a, **k: seen.append(k["dropout_p"]))
+    x = torch.randn(1, 1, 129, 4, requires_grad=True)
+    packed._attend(x, x, x, None, 0.25)
+    assert seen == [0.25]
+
+
 def test_written_out_attention_equals_the_fused_one():
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(3, 2, 7, 4, generator=generator) for _ in range(3))

@@ -129,6 +129,21 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
+def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    tokens = tokenize_corpus(Corpus("text", (tuple(sentences),)), encoder, max_length=32)
+    config = RunConfig(batch_size=16)
+    orders = {grouped: training._order(tokens, config, 0, grouped) for grouped in (False, True)}
+    padding = {}
+    for grouped, order in orders.items():
+        assert sorted(order) == list(range(len(sentences)))
+        batches = [tokens.lengths()[order[i : i + 16], 0] for i in range(0, len(order), 16)]
+        padding[grouped] = sum(int((lengths.max() - lengths).sum()) for lengths in batches)
+    assert padding[True] < 0.4 * padding[False]
+    assert np.array_equal(orders[True], training._order(tokens, config, 0, True))
+    assert not np.array_equal(orders[True], training._order(tokens, config, 1, True))
+
+
 def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     method, _, _ = build(tiny_bert, sentences)
     decayed, free = training._parameter_groups(method, 0.1)

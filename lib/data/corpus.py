@@ -122,8 +122,8 @@ def _matching(spec: str, data_dir: Path) -> list[Path]:
     paths = sorted(base.glob(name)) if any(c in name for c in "*?[") else [base / name]
     if not spec or not paths or not paths[0].is_file():
         raise DataError(
-            f"corpus {spec!r}: no such file in {base}; give a file or pattern relative to data_dir, an absolute "
-            "path, `demo`, or `hub:<file>` to fetch it."
+            f"corpus {spec!r}: no such file in {base}; give files or patterns relative to data_dir, an absolute path, or "
+            "one of `demo`, `demo-triples`, `hub:<file>` alone."
         )
     return paths
 
@@ -133,8 +133,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
 
     Args:
         spec: `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project),
-            files or glob patterns with commas between them (absolute, or relative to data_dir), `hub:<file>` for a file of SimCSE's data set
-            repository, or `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other.
+            files or glob patterns with commas between them (absolute, or relative to data_dir), `hub:<file>` for a file
+            of SimCSE's data set repository, or `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other.
         data_dir: folder for relative names; hub files that already lie there are not fetched.
         size, seed: a random subset, see `Corpus.sample`.
 
@@ -153,6 +153,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
 
         corpus = hub.load(spec.removeprefix("hub:"), data_dir)
     else:
-        paths = [path for part in spec.split(",") for path in _matching(part.strip(), data_dir)]
+        parts = [spec] if "," not in spec or (data_dir / spec).is_file() else spec.split(",")
+        paths = list(dict.fromkeys(path for part in parts for path in _matching(part.strip(), data_dir)))
         corpus = _read(paths)
     return corpus.sample(size, seed)

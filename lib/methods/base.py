@@ -19,6 +19,8 @@ class Method(nn.Module):
 
     Arguments: ClassVar[type]
     corpora: ClassVar[tuple[str, ...]] = ("sentences", "pairs", "triples")
+    views: ClassVar[int] = 2  # forward passes per text, for the memory estimate; a corpus with more columns has more
+    reads_files: ClassVar[tuple[str, ...]] = ()  # of the backbone's folder, beyond what the encoder reads
     splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
     groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance
     keeps_last: ClassVar[bool] = False  # the last step is kept, whatever the dev scores

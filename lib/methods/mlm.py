@@ -3,14 +3,17 @@ which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 5 an
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
+from transformers.utils import cached_file
 
 from lib import packed
 from lib.config import ConfigError, check_range, check_types
@@ -47,6 +50,8 @@ class MLM(Method):
 
     Arguments = MLMArguments
     corpora = ("sentences",)
+    views = 1
+    reads_files = ("model.safetensors", LATE_LAYERS)
     splits_long_rows = True
     groups_lengths = True
     keeps_last = True
@@ -56,10 +61,11 @@ class MLM(Method):
         backbone = encoder.backbone
         if not packed.supports(backbone):
             raise EncoderError("method mlm needs a backbone loaded with fused attention (attention='sdpa').")
-        self.early = arguments.early_layers or backbone.config.num_hidden_layers // 2
-        if not 0 < self.early < backbone.config.num_hidden_layers:
+        depth = backbone.config.num_hidden_layers
+        self.early = arguments.early_layers or depth // 2
+        if arguments.condenser_weight and not 0 < self.early < depth:
             raise ConfigError(
-                f"early_layers must be below the backbone's {backbone.config.num_hidden_layers} layers; got {self.early}."
+                f"early_layers must lie between 1 and {depth - 1}, below the last layer; got {self.early}."
             )
         self.lm_head = mlm_head(encoder, tied=True)
         self.late = late_layers(encoder, arguments.late_layers) if arguments.condenser_weight else None
@@ -105,10 +111,14 @@ class MLM(Method):
         """The encoder with its MLM head, and the late layers beside it."""
         self.encoder.save(folder)
         folder, backbone = Path(folder), self.encoder.backbone
+        config = json.loads((folder / "config.json").read_text(encoding="utf8"))
         model = AutoModelForMaskedLM.from_config(backbone.config)
         setattr(model, model.base_model_prefix, backbone)
         setattr(model, _head_name(model), self.lm_head)
+        model.config.tie_word_embeddings = True
         model.save_pretrained(folder)
+        config |= json.loads((folder / "config.json").read_text(encoding="utf8"))
+        (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
         if self.late is not None:
             weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.late.state_dict().items()}
             save_file(weights, folder / LATE_LAYERS)
@@ -133,7 +143,7 @@ def mlm_head(encoder: SentenceEncoder, *, tied: bool) -> nn.Module:
     except (OSError, ValueError) as error:
         raise ConfigError(f"backbone {source!r} cannot be read with an MLM head: {error}") from error
     head = getattr(model, _head_name(model))
-    if any("cls.predictions.transform" in k or "lm_head.dense" in k for k in report["missing_keys"]):
+    if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"backbone {source!r} was saved without an MLM head, which mlm_weight or method mlm needs.")
     decoder = head.predictions.decoder if hasattr(head, "predictions") else head.decoder
     embeddings = encoder.backbone.get_input_embeddings().weight
@@ -154,12 +164,15 @@ def late_layers(encoder: SentenceEncoder, count: int) -> nn.ModuleList:
     backbone = encoder.backbone
     like = backbone.encoder.layer[0]
     layers = nn.ModuleList(type(like)(backbone.config, layer_idx=i) for i in range(count))
-    saved = Path(backbone.config._name_or_path) / LATE_LAYERS
-    if saved.is_file():
+    source = backbone.config._name_or_path
+    saved = cached_file(source, LATE_LAYERS, _raise_exceptions_for_missing_entries=False)
+    if saved is not None:
         try:
             layers.load_state_dict(load_file(saved))
-        except RuntimeError as error:
-            raise ConfigError(f"{saved} does not hold {count} layers of this shape: {error}") from error
+        except (RuntimeError, SafetensorError) as error:
+            raise ConfigError(
+                f"{LATE_LAYERS} of {source} does not hold {count} layers of this shape: {error}"
+            ) from error
         return layers.float()
     for module in layers.modules():
         if isinstance(module, nn.Linear):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from lib import runs
@@ -145,9 +145,54 @@ def test_the_last_step_is_kept_whatever_the_dev_scores(bert, tmp_path, sentences
     assert all(torch.equal(tensor, last[name]) for name, tensor in run.encoder().state_dict().items())
 
 
-def test_wrong_arguments(bert, tiny_roberta, tmp_path, sentences):
-    with pytest.raises(ConfigError, match="early_layers must be below the backbone's 4 layers; got 4"):
-        build(bert, early_layers=4)
+def test_roberta_has_its_own_head(tiny_roberta, tmp_path, sentences):
+    from transformers import RobertaConfig, RobertaForMaskedLM
+
+    encoder = SentenceEncoder.from_pretrained(tiny_roberta)
+    torch.manual_seed(0)
+    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
+    encoder.tokenizer.save_pretrained(tmp_path / "roberta")
+    run = runs.run(config(tmp_path / "roberta", tmp_path, sentences, method_arguments={"condenser_weight": 1.0}))
+    _, report = AutoModelForMaskedLM.from_pretrained(run.folder / "encoder", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert run.history[["mlm", "condenser"]].notna().all(None)
+
+
+def test_whole_words_are_masked_together(tmp_path, sentences):
+    from lib import backbone
+
+    texts = [f"{sentence} underground waterfront markets" for sentence in sentences]
+    sizes = {"vocabulary": 110, "hidden": 16, "layers": 2, "heads": 2, "intermediate": 32, "max_positions": 256}
+    method = build(backbone.build(texts, tmp_path / "pieces", **sizes), whole_words=True, mlm_probability=0.5)
+    inputs = batch(method, texts[:32])
+    kept = []
+    method.encoder.backbone.embeddings.register_forward_pre_hook(
+        lambda module, args, kwargs: kept.append(kwargs["input_ids"]), with_kwargs=True
+    )
+    method.lm_head.register_forward_hook(lambda module, args, output: kept.append(len(output)))
+    method(inputs)
+    changed = kept[0] != inputs["input_ids"][:, 0]
+    inside = method.continues[inputs["input_ids"][:, 0]]
+    assert inside.sum() > 50 and 0 < changed.sum() < kept[1] < inputs["attention_mask"].sum()
+    together = [changed[:, j] == changed[:, j - 1] for j in range(1, changed.size(1))]
+    agree = torch.stack(together, 1)[inside[:, 1:]].float().mean()
+    assert agree > 0.75  # 80 % of both pieces of a chosen word become [MASK]; drawn alone, about 0.6 would agree
+
+
+def test_another_head_is_another_run(bert, tmp_path, sentences):
+    import shutil
+
+    shutil.copytree(bert, tmp_path / "other")
+    weights = load_file(tmp_path / "other/model.safetensors")
+    weights["cls.predictions.transform.dense.weight"] += 1
+    save_file(weights, tmp_path / "other/model.safetensors", metadata={"format": "pt"})
+    ids = [runs.prepare(config(folder, tmp_path, sentences)).id for folder in (bert, tmp_path / "other")]
+    assert ids[0] != ids[1]
+
+
+def test_wrong_arguments(bert, tmp_path, sentences):
+    with pytest.raises(ConfigError, match="early_layers must lie between 1 and 3, below the last layer; got 4"):
+        build(bert, early_layers=4, condenser_weight=1.0)
     with pytest.raises(ConfigError, match="mlm_probability must be above 0"):
         MLM.Arguments(mlm_probability=0.0)
     with pytest.raises(ConfigError, match="whole_words needs a WordPiece vocabulary"):
@@ -155,6 +200,16 @@ def test_wrong_arguments(bert, tiny_roberta, tmp_path, sentences):
     build(bert, condenser_weight=1.0).save(tmp_path / "saved")
     with pytest.raises(ConfigError, match="does not hold 3 layers"):
         build(tmp_path / "saved", condenser_weight=1.0, late_layers=3)
+    (tmp_path / "saved" / LATE_LAYERS).write_bytes(b"cut off")
+    with pytest.raises(ConfigError, match="does not hold 2 layers"):
+        build(tmp_path / "saved", condenser_weight=1.0)
+    SentenceEncoder.from_pretrained(bert).save(tmp_path / "headless")
+    with pytest.raises(ConfigError, match="was saved without an MLM head"):
+        build(tmp_path / "headless")
+    with pytest.raises(ConfigError, match=r"with augmentation 'word_deletion\(0.2\)' holds pairs"):
+        runs.run(config(bert, tmp_path, sentences, augmentation="word_deletion(0.2)"))
+    with pytest.raises(ConfigError, match="rows, less than one batch of 512"):
+        runs.run(config(bert, tmp_path, sentences).replace(batch_size=512))
     (tmp_path / "pairs.csv").write_text("a,b\n" + "x,y\n" * 20)
     with pytest.raises(ConfigError, match="method mlm trains on sentences, but corpus"):
         runs.run(config(bert, tmp_path, sentences).replace(corpus=str(tmp_path / "pairs.csv")))
