@@ -294,7 +294,7 @@ def _finish(
             "corpus": prepared.corpus.name,
             "rows": len(prepared.corpus),
             "checksums": prepared.checksums,
-            "seconds": round(trained.seconds, 1),
+            "seconds": round(trained.seconds, 3),
             "processes": processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **_environment(),
