@@ -29,10 +29,13 @@ from lib import paths
 from lib.config import ConfigError, check_range
 from lib.data import Corpus
 
-FORMAT = 4  # count up when the construction below changes: older caches are then read no more
+FORMAT = 5  # count up when the construction below changes: older caches are then read no more
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHUNK = 20_000
 RARE = 1e-5  # share of the text below which a character beyond ASCII is no word piece
+SMOOTHING = 1e-3  # a in the weight a / (a + p) of a piece with share p of the text
+LOGARITHM = 0.12  # of its logarithm, in the first dimension of the embeddings: -0.5 for the most frequent pieces
+GAIN = 1.0  # of that dimension, after LayerNorm, in the attention scores
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
@@ -118,6 +121,19 @@ def average_layers(layers: Iterable[nn.Module]) -> None:
             layer.output.dense.weight.mul_(0.3)
 
 
+def attend_by_dimension(layers: Iterable[nn.Module], gain: float) -> None:
+    """Let the first hidden dimension decide where every head of BERT layers looks: to a token's attention score it
+    adds `gain` times the token's value there. The other dimensions keep their random part."""
+    for layer in layers:
+        attention = layer.attention.self
+        with torch.no_grad():
+            for first in range(0, attention.all_head_size, attention.attention_head_size):
+                attention.query.weight[first] = 0
+                attention.query.bias[first] = gain * attention.attention_head_size**0.5
+                attention.key.weight[first] = 0
+                attention.key.weight[first, 0] = 1
+
+
 def build(
     sentences: Sequence[str],
     folder: str | os.PathLike,
@@ -134,11 +150,13 @@ def build(
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
-    Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` and nearly uniform attention
-    every output is the token's own vector plus averages over the sentence. That of [CLS], whose own vector is near 0,
-    is the average of the word vectors: a usable, strongly anisotropic sentence embedding before any training, and a
-    start from which masked-language modelling does not have to find the meaning of words first. Its head is there
-    too.
+    Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` every output is the token's
+    own vector plus averages over the sentence. That of [CLS], whose own vector is near 0, is the average of the word
+    vectors: a usable, strongly anisotropic sentence embedding before any training, and a start from which
+    masked-language modelling does not have to find the meaning of words first. The average gives a piece with share p
+    of the text about the weight a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx):
+    LayerNorm would take the weight from the vectors, so the first dimension holds its logarithm and attention reads it
+    there. The MLM head is there too.
 
     Args:
         sentences: the corpus.
@@ -190,10 +208,11 @@ def build(
         if averaging:
             vectors = _piece_vectors(sentences, tokenizer, hidden, window=window, seed=seed)
             embeddings = model.bert.embeddings
-            embeddings.word_embeddings.weight.copy_(torch.from_numpy(0.06 * vectors / vectors.std()))
+            embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
             embeddings.position_embeddings.weight.normal_(std=0.001)
             embeddings.token_type_embeddings.weight.normal_(std=0.001)
             average_layers(model.bert.encoder.layer)
+            attend_by_dimension(model.bert.encoder.layer, gain=GAIN)
             nn.init.eye_(model.cls.predictions.transform.dense.weight)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -201,15 +220,20 @@ def build(
 
 
 def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
-    """`word_vectors` of a tokenizer's pieces [V, dimension]; 0 for the special tokens."""
+    """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then `word_vectors`; all at
+    standard deviation 0.06. Special tokens have no vector, and [MASK] alone of them the weight of a rare piece."""
     token_ids: list[np.ndarray] = []
     for first in range(0, len(sentences), CHUNK):
         chunk = list(sentences[first : first + CHUNK])
         encoded = tokenizer.backend_tokenizer.encode_batch_fast(chunk, add_special_tokens=False)
         token_ids += [np.array(encoding.ids, dtype=np.int32) for encoding in encoded]
-    vectors = word_vectors(token_ids, len(tokenizer), dimension, window=window, seed=seed)
+    counts = np.bincount(np.concatenate(token_ids), minlength=len(tokenizer))
+    weights = np.log(SMOOTHING / (SMOOTHING + counts / counts.sum()))
+    weights[[i for i in tokenizer.all_special_ids if i != tokenizer.mask_token_id]] = weights.min()
+    vectors = word_vectors(token_ids, len(tokenizer), dimension - 1, window=window, seed=seed)
     vectors[: len(SPECIAL_TOKENS)] = 0
-    return vectors
+    vectors *= 0.06 / vectors.std()
+    return np.column_stack([LOGARITHM * weights, vectors]).astype(np.float32)
 
 
 def start(corpus: Corpus, **shape: Any) -> Path:
