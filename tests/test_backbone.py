@@ -64,15 +64,35 @@ def test_auto_classes_load_it_offline(folder):
     assert len(tokenizer) == model.config.vocab_size == SIZES["vocabulary"]
 
 
-def test_cls_is_the_average_of_the_word_vectors(corpus, folder):
+def test_cls_is_the_weighted_average_of_the_word_vectors(corpus, folder):
     model = AutoModel.from_pretrained(folder, add_pooling_layer=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with torch.no_grad():
         for sentence in corpus[:64]:
             inputs = tokenizer(sentence, truncation=True, return_tensors="pt")
-            average = model.embeddings(inputs["input_ids"])[0].mean(0)
+            embeddings = model.embeddings(inputs["input_ids"])[0]
+            average = torch.softmax(backbone.GAIN * embeddings[:, 0], 0) @ embeddings
             cls = model(**inputs).last_hidden_state[0, 0]
-            assert torch.cosine_similarity(cls, average, dim=0) > 0.6  # measured: 0.80 at least
+            assert torch.cosine_similarity(cls, average, dim=0) > 0.6
+
+
+def test_the_first_dimension_holds_the_weight_of_a_piece_and_attention_reads_it(corpus, folder):
+    model = AutoModel.from_pretrained(folder, add_pooling_layer=False, attn_implementation="eager").eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = [i for sentence in corpus for i in tokenizer(sentence, add_special_tokens=False)["input_ids"]]
+    held = model.embeddings.word_embeddings.weight[:, 0].tolist()
+    for piece in ("the", "file", "s", "##s"):
+        share = ids.count(tokenizer.vocab[piece]) / len(ids)
+        weight = backbone.SMOOTHING / (backbone.SMOOTHING + share)
+        assert held[tokenizer.vocab[piece]] == pytest.approx(backbone.LOGARITHM * np.log(weight), abs=1e-6)
+    lowest = held[tokenizer.cls_token_id]
+    assert lowest == held[tokenizer.sep_token_id] == min(held) < held[tokenizer.mask_token_id] == 0
+    inputs = tokenizer(corpus[:1], return_tensors="pt")
+    with torch.no_grad():
+        first = model.embeddings(inputs["input_ids"])[0, :, 0]
+        maps = model(**inputs, output_attentions=True).attentions[0][0]  # [heads, n, n]
+    expected = torch.softmax(backbone.GAIN * first, 0).expand_as(maps)
+    assert torch.allclose(maps, expected, atol=0.02) and expected.max() > 2 * expected.min()
 
 
 def test_ppmi_equals_a_loop():
