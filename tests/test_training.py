@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,18 @@ def test_refuses_a_corpus_smaller_than_a_batch(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
+@pytest.mark.parametrize(("longest", "expected"), [(float("inf"), 1), (0.0, 3)])
+def test_one_slow_save_does_not_put_off_the_next_for_ever(tiny_bert, sentences, tmp_path, monkeypatch, longest, expected):
+    saves = []
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: wait for hours
+    monkeypatch.setattr(training, "CHECKPOINT_LONGEST", longest)
+    monkeypatch.setattr(training, "_save", lambda *_: saves.append(time.sleep(0.01)))
+    method, corpus, config = build(tiny_bert, sentences, max_steps=4)
+    training.train(method, corpus, config, dev=None, checkpoint=tmp_path / "checkpoint.pt")
+    assert len(saves) == expected
+
+
 CHILD = """
 import sys, pathlib, time
 import lib.training as training
@@ -186,10 +199,11 @@ print(run.folder)
 """
 
 
-def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert, corpus_file, tmp_path):
+@pytest.mark.parametrize("method", [{}, {"method": "mlm", "method_arguments": {"condenser_weight": 1.0}}])
+def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert, corpus_file, tmp_path, method):
     options = {
         "corpus": str(corpus_file), "backbone": str(tiny_bert), "batch_size": 16, "epochs": 2, "eval_every": 5,
-        "learning_rate": 1e-3, "dev_task": "demo",
+        "learning_rate": 1e-3, "dev_task": "demo", **method,
     }  # fmt: skip
 
     def start(store):
@@ -214,7 +228,10 @@ def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert
     assert found.name == expected.name
     for name in ("metrics.json", "history.csv", "config.yaml"):
         assert (found / name).read_bytes() == (expected / name).read_bytes(), name
-    assert (found / "encoder/model.safetensors").read_bytes() == (expected / "encoder/model.safetensors").read_bytes()
+    weights = sorted((expected / "encoder").glob("*.safetensors"))
+    assert len(weights) == 1 + bool(method)  # the late head lies beside the model
+    for path in weights:
+        assert (found / "encoder" / path.name).read_bytes() == path.read_bytes(), path.name
     assert not list((tmp_path / "killed/.unfinished").glob("*/checkpoint.pt"))
 
 
