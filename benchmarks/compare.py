@@ -29,11 +29,11 @@ WARM_UP = 3  # first steps of a process, not counted
 
 
 def make_backbone(shape: str, folder: Path) -> None:
-    """A BERT of this shape with random weights and the demo tokenizer, vocabulary padded to BERT's 30,522."""
+    """A BERT of this shape with random weights and the tokenizer of the mini-BERT, vocabulary padded to BERT's 30,522."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from lib import backbone
+    from lib.encoder import MINI_BERT
 
     layers, hidden, heads, intermediate = SHAPES[shape]
     torch.manual_seed(0)
@@ -44,7 +44,7 @@ def make_backbone(shape: str, folder: Path) -> None:
         intermediate_size=intermediate,
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(backbone.demo()).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(MINI_BERT).save_pretrained(folder)
 
 
 def demo_sentences(n: int) -> list[str]:

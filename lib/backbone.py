@@ -1,7 +1,7 @@
 """A small BERT from nothing but text: vocabulary, word vectors, and weights that average them before any training.
 
-`build` writes a start for masked-language modelling (method mlm). Built from doc strings, it is also the backbone of
-the demo profile.
+`build` writes a start for masked-language modelling (method mlm). The mini-BERT of the demo profile (lib/assets/mini-bert)
+came from it, by notebooks/9_backbone.ipynb.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHUNK = 20_000
 RARE = 1e-5  # share of the text below which a character beyond ASCII is no word piece
 SMOOTHING = 1e-3  # a in the weight a / (a + p) of a piece with share p of the text
 LOGARITHM = 0.12  # of its logarithm, in the first dimension of the embeddings: -0.5 for the most frequent pieces
-GAIN = 1.0  # of that dimension, after LayerNorm, in the attention scores
+GAIN = 1.0  # of that dimension, about 2 times the logarithm after LayerNorm, in the attention scores
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
@@ -74,7 +74,7 @@ def positive_pmi(
 ) -> scipy.sparse.csr_matrix:
     """Positive pointwise mutual information of tokens at most `window` apart in one sentence [size, size].
 
-    A pair at distance d counts 1 / sqrt(d); context frequencies are raised to the power `smoothing`
+    A pair at distance d counts 1 / sqrt(d), which is ours; context frequencies are raised to the power `smoothing`
     (Levy, Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
     """
     tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in token_ids])
@@ -151,10 +151,10 @@ def build(
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
     Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` every output is the token's
-    own vector plus averages over the sentence. That of [CLS], whose own vector is near 0, is the average of the word
-    vectors: a usable, strongly anisotropic sentence embedding before any training, and a start from which
-    masked-language modelling does not have to find the meaning of words first. The average gives a piece with share p
-    of the text about the weight a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx):
+    own vector plus averages over the sentence. [CLS] has no word vector of its own and becomes their average: a usable,
+    strongly anisotropic sentence embedding before any training, and a start from which masked-language modelling does
+    not have to find the meaning of words first. The average gives a piece with share p of the text, in the first layer,
+    about the square of the weight a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx):
     LayerNorm would take the weight from the vectors, so the first dimension holds its logarithm and attention reads it
     there. The MLM head is there too.
 
@@ -254,14 +254,6 @@ def start(corpus: Corpus, **shape: Any) -> Path:
     return folder
 
 
-def demo() -> Path:
-    """The demo backbone, a two-layer averaging start from doc strings; built once, in about half a minute."""
-    from lib.data import load_corpus
-
-    sizes = {"vocabulary": 6000, "hidden": 128, "layers": 2, "heads": 4, "intermediate": 512, "window": 4}
-    return start(load_corpus("demo", paths.root()), **sizes)
-
-
 def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:
     """Copy a saved encoder (Run.folder / "encoder") with its weights in half precision, which halves the files.
 
@@ -270,7 +262,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
 
     Args:
         folder: must not exist yet.
-        dropout: written into the configuration; pre-training on little text goes without, fine-tuning needs it.
+        dropout: written into the configuration; one epoch of pre-training goes without, contrastive training needs it.
 
     Raises:
         ConfigError: no saved encoder there, the folder exists, or a weight does not fit half precision.

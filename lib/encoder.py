@@ -22,6 +22,7 @@ from lib import packed
 from lib.progress import progress
 from lib.session import quiet
 
+MINI_BERT = Path(__file__).parent / "assets" / "mini-bert"  # the backbone of the demo profile
 POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean", "mask_prompt", "pooler")
 _NEEDS_LAST_LAYER = {"cls", "mean", "mask_prompt"}
 _NEEDS_ALL_LAYERS = {"first_last_mean", "embeddings_last_mean"}
@@ -338,9 +339,7 @@ def _locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
 
     text = str(path_or_id)
     if text == "demo":
-        from lib import backbone
-
-        return str(backbone.demo()), True
+        return str(MINI_BERT), True
     for folder in (Path(text).expanduser(), paths.root() / text):
         if folder.is_dir():
             return str(folder), True

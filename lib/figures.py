@@ -90,7 +90,7 @@ def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
 def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
     """Masked-language-modelling loss over the steps of several runs, and the dev score of the untuned [CLS] vector.
 
-    frame: run, step, mlm, dev (missing where not measured).
+    frame: run, step, mlm, dev (missing where not measured). smooth: steps of the running mean of the loss, 1 for none.
     """
     fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.1))
     for i, (run, part) in enumerate(frame.groupby("run", sort=False)):
@@ -98,7 +98,8 @@ def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
         loss, measured = part.dropna(subset="mlm"), part.dropna(subset="dev")
         axes[0].plot(loss.step, loss.mlm.rolling(smooth, min_periods=1).mean(), color=shade, ls=style, label=run)
         axes[1].plot(measured.step, measured.dev, color=shade, ls=style, marker="osD^"[i % 4], ms=4, label=run)
-    axes[0].set(xlabel="step", ylabel="cross-entropy (lower is better)", title=f"Masked words, mean of {smooth} steps")
+    title = "Masked words" + (f", mean of {smooth} steps" if smooth > 1 else "")
+    axes[0].set(xlabel="step", ylabel="cross-entropy (lower is better)", title=title)
     axes[0].legend()
     axes[1].set(xlabel="step", ylabel="Spearman x 100 (higher is better)", title="Untuned [CLS] on the dev pairs")
     _widen(axes[1])
@@ -126,7 +127,11 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
             ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
             ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=5)
             ax.grid(False)
-    fig.colorbar(image, ax=axes, shrink=0.8, label=f"attention (uniform is {1 / len(tokens):.2f})")
+    fig.supxlabel("looks at", fontsize=8)
+    fig.supylabel("looks from", fontsize=8)
+    bar = fig.colorbar(image, ax=axes, shrink=0.8, extend="max")
+    bar.set_label(f"attention (uniform is {1 / len(tokens):.2f})", size=8)
+    bar.ax.tick_params(labelsize=8)
     return fig
 
 

@@ -14,7 +14,8 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 from lib import backbone, demo
 from lib.config import ConfigError
 from lib.data import Corpus
-from lib.encoder import EncoderError, SentenceEncoder
+from lib.encoder import MINI_BERT, EncoderError, SentenceEncoder
+from lib.methods.mlm import late_layers
 
 SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
 
@@ -159,15 +160,44 @@ def test_rare_foreign_characters_take_no_place_in_the_vocabulary(corpus):
     assert "€" in pieces and "é" not in pieces and len(pieces) == 300  # accents are stripped
 
 
-def test_the_demo_backbone_is_made_of_the_demo_sentences(corpus, monkeypatch):
-    import pandas as pd
-
-    monkeypatch.setattr(demo, "docstring_sentences", lambda: pd.DataFrame({"sentence": corpus[:300]}))
+def test_the_shipped_mini_bert():
+    """What the demo profile starts from: complete, small, in half precision on disk, and trained."""
     encoder = SentenceEncoder.from_pretrained("demo")
-    assert encoder.backbone.config.num_hidden_layers == 2 and encoder.dimension == 128
-    assert backbone.demo() == backbone.start(Corpus("any", (tuple(corpus[:300]),)), **{
-        "vocabulary": 6000, "hidden": 128, "layers": 2, "heads": 4, "intermediate": 512, "window": 4
-    })  # fmt: skip
+    config = encoder.backbone.config
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (6, 256, 4)
+    assert config.hidden_dropout_prob == 0.1 and len(encoder.tokenizer) == config.vocab_size == 8192
+    assert sum(path.stat().st_size for path in MINI_BERT.rglob("*") if path.is_file()) < 20e6
+    for name in ("model.safetensors", "condenser_head.safetensors"):
+        assert all(tensor.dtype == torch.float16 for tensor in load_file(MINI_BERT / name).values())
+    _, report = AutoModelForMaskedLM.from_pretrained(MINI_BERT, output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+
+
+def test_the_mini_bert_guesses_a_hidden_word():
+    model, tokenizer = AutoModelForMaskedLM.from_pretrained(MINI_BERT), AutoTokenizer.from_pretrained(MINI_BERT)
+    for text, word in (
+        ("she went to the [MASK] and bought some bread .", "market"),
+        ("the capital of france is [MASK] .", "paris"),
+    ):
+        inputs = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            logits = model.eval()(**inputs).logits[0, inputs["input_ids"][0].tolist().index(tokenizer.mask_token_id)]
+        rank = int((logits > logits[tokenizer.vocab[word]]).sum())
+        assert rank < 100, (text, rank)  # of 8,192
+
+
+def test_the_mini_bert_separates_alike_from_unlike():
+    sentences = ["A man is playing a guitar.", "Somebody plays the guitar.", "The bank raised its interest rates."]
+    a, b, c = SentenceEncoder.from_pretrained("demo").encode(sentences)
+    cosine = lambda x, y: float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))  # noqa: E731
+    assert cosine(a, b) > cosine(a, c) + 0.1
+
+
+def test_its_late_head_loads_into_the_method():
+    encoder = SentenceEncoder.from_pretrained("demo")
+    late = late_layers(encoder, 2)
+    saved = load_file(MINI_BERT / "condenser_head.safetensors")
+    assert all(torch.equal(late.state_dict()[name], tensor.float()) for name, tensor in saved.items())
 
 
 def test_random_start_has_the_same_vocabulary_and_other_weights(corpus, folder, tmp_path):

@@ -170,7 +170,9 @@ def test_refuses_a_corpus_smaller_than_a_batch(tiny_bert, sentences):
 
 
 @pytest.mark.parametrize(("longest", "expected"), [(float("inf"), 1), (0.0, 3)])
-def test_one_slow_save_does_not_put_off_the_next_for_ever(tiny_bert, sentences, tmp_path, monkeypatch, longest, expected):
+def test_one_slow_save_does_not_put_off_the_next_for_ever(
+    tiny_bert, sentences, tmp_path, monkeypatch, longest, expected
+):
     saves = []
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: wait for hours
