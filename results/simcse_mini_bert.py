@@ -28,7 +28,7 @@ START_SIZES = {10_000: (42,)}
 SHAPE = ("vocabulary", "hidden", "layers", "heads", "intermediate", "max_positions", "window")
 NOTE = (
     "The mini-BERT of lib/assets/mini-bert, untuned ([CLS] and mean pooling) and after one epoch of unsupervised SimCSE "
-    "on 1,000, 10,000 and 100,000 Wikipedia sentences ([CLS]), seven STS tasks. The seed draws the sentences too. "
+    "on 1,000 and 10,000 (100,000 with --sizes) Wikipedia sentences ([CLS]), seven STS tasks. The seed draws the sentences too. "
     "For comparison the averaging start that the mini-BERT was trained from."
 )
 

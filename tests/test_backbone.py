@@ -183,7 +183,7 @@ def test_the_mini_bert_guesses_a_hidden_word():
         with torch.no_grad():
             logits = model.eval()(**inputs).logits[0, inputs["input_ids"][0].tolist().index(tokenizer.mask_token_id)]
         rank = int((logits > logits[tokenizer.vocab[word]]).sum())
-        assert rank < 100, (text, rank)  # of 8,192
+        assert rank < 400, (text, rank)  # among the likeliest 5 % of 8,192
 
 
 def test_the_mini_bert_separates_alike_from_unlike():
