@@ -124,19 +124,28 @@ def collect(profile: str | None = None) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=ROW_COLUMNS)
 
 
-def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
+def publish(frame: pd.DataFrame, profile: str, name: str, note: str, *, extend: bool = False) -> Path:
     """Write measured rows to results/<profile>/<name>.csv, values to two decimals, with a provenance file beside it.
 
     Args:
         note: one sentence for the provenance: what was measured and what it shows.
+        extend: keep what was published under this name and not measured again, with its provenance (a long series of
+            runs may be made on several machines).
     """
-    folder = paths.root() / "results" / profile
-    path = folder / f"{name}.csv"
-    _write_atomically(path, frame.assign(value=frame.value.round(2)).to_csv(index=False))
+    path = paths.root() / "results" / profile / f"{name}.csv"
+    beside = path.with_suffix(".provenance.json")
+    frame, known = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str}), {}
+    if extend and path.is_file():
+        earlier = published(profile, name).astype({"seed": str, "run_id": str})
+        same = [column for column in ROW_COLUMNS if column not in ("value", "run_id")]
+        frame = pd.concat([earlier, frame]).drop_duplicates(same, keep="last")
+        known = json.loads(beside.read_text(encoding="utf8"))["runs"]
+    _write_atomically(path, frame.to_csv(index=False))
     ids = sorted({i for i in frame.run_id if i})
-    sources = {i: Run(paths.runs() / profile / i).provenance for i in ids}
+    store = paths.runs() / profile
+    sources = {i: Run(store / i).provenance if (store / i).is_dir() else known[i] for i in ids}
     content = {"note": note, **_environment(), "runs": sources}
-    _write_atomically(path.with_suffix(".provenance.json"), json.dumps(content, indent=2) + "\n")
+    _write_atomically(beside, json.dumps(content, indent=2) + "\n")
     return path
 
 
@@ -216,6 +225,8 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
     if (folder / "metrics.json").is_file():
         return _found(folder, show_progress and group.is_main_process)
     check_memory(config, prepared)
+    if group.is_main_process:
+        warn_if_slow(config)
     with _only_one(working.with_suffix(".lock"), group.is_main_process):
         group.wait_for_everyone()
         if not (folder / "metrics.json").is_file():
@@ -385,6 +396,15 @@ def check_memory(config: RunConfig, prepared: Prepared) -> None:
         raise ConfigError(
             f"training would need about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
             f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone."
+        )
+
+
+def warn_if_slow(config: RunConfig) -> None:
+    """Say so when this CPU has no bf16 arithmetic: it is emulated (measured: 25 times slower than fp32)."""
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)  # a private name: may go
+    if config.precision == "bf16" and _device().type == "cpu" and not supported():
+        print(
+            "this CPU has no bf16 arithmetic and is many times slower with it: set precision to fp32.", file=sys.stderr
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from lib import runs
 from lib.config import ConfigError, RunConfig
@@ -120,6 +122,32 @@ def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
     assert provenance["note"] == "A note." and provenance["runs"][finished.id]["rows"] == 200
     assert runs.published("demo", "nothing").empty
+
+
+def test_publishing_again_can_keep_what_was_not_measured_again(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs.paths, "root", lambda: tmp_path)
+    finished = runs.run(config)
+
+    def rows(task, value, run_id):
+        part = pd.DataFrame([(task, "dev", "p", "all", "spearman", value)], columns=runs.ROW_COLUMNS[5:11])
+        return runs.label_rows(part, config, run_id)
+
+    runs.publish(pd.concat([rows("a", 1.0, finished.id), rows("b", 2.0, "")]), "demo", "x", "First.")
+    shutil.rmtree(finished.folder)  # another machine: the run itself is gone
+    path = runs.publish(rows("b", 3.0, ""), "demo", "x", "Second.", extend=True)
+    assert runs.published("demo", "x").set_index("task").value.to_dict() == {"a": 1.0, "b": 3.0}
+    provenance = json.loads(path.with_suffix(".provenance.json").read_text())
+    assert provenance["note"] == "Second." and provenance["runs"][finished.id]["rows"] == 200
+    runs.publish(rows("b", 4.0, ""), "demo", "x", "Third.")
+    assert runs.published("demo", "x").value.tolist() == [4.0]
+
+
+def test_emulated_bf16_is_told(config, monkeypatch, capsys):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    runs.warn_if_slow(config)
+    assert capsys.readouterr().err == ""
+    runs.warn_if_slow(config.replace(precision="bf16"))
+    assert "fp32" in capsys.readouterr().err
 
 
 def test_grid_validates_everything_before_the_first_run(config, monkeypatch):
