@@ -138,7 +138,9 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str, *, extend: 
     if extend and path.is_file():
         earlier = published(profile, name).astype({"seed": str, "run_id": str})
         same = [column for column in ROW_COLUMNS if column not in ("value", "run_id")]
-        frame = pd.concat([earlier, frame]).drop_duplicates(same, keep="last")
+        both = pd.concat([earlier, frame], ignore_index=True)
+        both["place"] = both.groupby(same, sort=False).ngroup()
+        frame = both.drop_duplicates("place", keep="last").sort_values("place").drop(columns="place")
         known = json.loads(beside.read_text(encoding="utf8"))["runs"]
     _write_atomically(path, frame.to_csv(index=False))
     ids = sorted({i for i in frame.run_id if i})
