@@ -269,6 +269,7 @@ def few_shot(frame: pd.DataFrame, *, untuned: float | None = None) -> Figure:
         ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
     ax.set(xlabel="training sentences", ylabel="Spearman x 100 (higher is better)", xscale="log")
     ax.set_xticks(groups.index, [f"{n:,}" for n in groups.index])
+    _widen(ax)
     ax.minorticks_off()
     ax.legend()
     return fig
