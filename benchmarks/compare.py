@@ -1,10 +1,11 @@
-"""Ours against sentence-transformers, interleaved in one run: `make bench`.
+"""Ours against sentence-transformers, and our methods against our SimCSE, interleaved in one run: `make bench`.
 
 Every measurement is a fresh process (so that peak memory is its own); the two sides take turns for several rounds,
 and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
+    python benchmarks/compare.py micse|ami|ami-tokens [--shape bert-base] [--rounds 5] [--steps 12]
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 SHAPES = {  # layers, hidden, heads, intermediate; weights are random: they do not change the time of a step
@@ -56,7 +58,7 @@ def demo_sentences(n: int) -> list[str]:
     return [sentences[i] for i in np.random.default_rng(0).permutation(len(sentences))[:n]]
 
 
-def train_ours(backbone: Path, steps: int, _: str) -> list[float]:
+def train_ours(backbone: Path, steps: int, _: str, method_name: str = "simcse", **arguments) -> list[float]:
     """Seconds of each step: batch assembly, forward, backward, clipping, update, schedule."""
     from lib import training
     from lib.config import RunConfig
@@ -64,9 +66,12 @@ def train_ours(backbone: Path, steps: int, _: str) -> list[float]:
     from lib.encoder import SentenceEncoder
     from lib.methods import REGISTRY
 
-    config = RunConfig(backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none")
+    config = RunConfig(
+        backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none",
+        method=method_name, method_arguments=arguments,
+    )  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(backbone)
-    method = REGISTRY["simcse"](encoder, config.arguments())
+    method = REGISTRY[method_name](encoder, config.arguments())
     corpus = tokenize_corpus(Corpus("bench", (tuple(demo_sentences(BATCH * steps)),)), encoder, max_length=LENGTH)
     marks = [time.perf_counter()]
     after_step = method.after_step
@@ -168,9 +173,23 @@ def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
     return [time.perf_counter() - start]
 
 
+def train_micse(backbone: Path, steps: int, _: str, **arguments) -> list[float]:
+    """Attention of four layers, the last one not among them, as in the authors' commands for 12 layers."""
+    from transformers import AutoConfig
+
+    top = AutoConfig.from_pretrained(backbone).num_hidden_layers - 1
+    return train_ours(backbone, steps, "", "micse", min_layer=top - 4, max_layer=top, **arguments)
+
+
 SIDES = {
     ("training", "ours"): train_ours,
     ("training", "peer"): train_peer,
+    ("micse", "ours"): train_micse,
+    ("micse", "peer"): train_ours,
+    ("ami", "ours"): partial(train_micse, queue_size=0),
+    ("ami", "peer"): train_ours,
+    ("ami-tokens", "ours"): partial(train_micse, queue_size=0, padded_queries=False),
+    ("ami-tokens", "peer"): train_ours,
     ("evaluation", "ours"): evaluate_ours,
     ("evaluation", "peer"): evaluate_peer,
 }
@@ -182,13 +201,13 @@ def child(what: str, side: str, backbone: str, steps: int, data_dir: str) -> Non
     quiet()
     seconds = SIDES[what, side](Path(backbone), steps, data_dir)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    skip = WARM_UP if what == "training" else 0
+    skip = 0 if what == "evaluation" else WARM_UP
     print("RESULT " + json.dumps({"seconds": statistics.median(seconds[skip:]), "peak_mib": peak}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["training", "evaluation"])
+    parser.add_argument("what", choices=sorted({what for what, _ in SIDES}))
     parser.add_argument("--shape", choices=SHAPES, default="minilm")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
@@ -221,7 +240,7 @@ def main() -> None:
     median = {s: statistics.median(r["seconds"] for r in results) for s, results in found.items()}
     memory = {s: statistics.median(r["peak_mib"] for r in results) for s, results in found.items()}
     rate = {
-        s: f"{BATCH / t:.1f} sentences/s" if arguments.what == "training" else f"{t:.1f} s" for s, t in median.items()
+        s: f"{t:.1f} s" if arguments.what == "evaluation" else f"{BATCH / t:.1f} sentences/s" for s, t in median.items()
     }
     print(
         f"| {arguments.what}, {arguments.shape} shape | {rate['ours']} | {rate['peer']} "

@@ -160,12 +160,16 @@ class RunConfig:
         return {f.name: getattr(self, f.name) for f in fields(self)} | {"method_arguments": dict(self.method_arguments)}
 
     def replace(self, **changes: Any) -> RunConfig:
-        """The same run with other values; names of the method's arguments work too.
+        """The same run with other values; names of the method's arguments work too. Another method starts from its
+        own defaults.
 
         Raises:
             ConfigError: unknown name or wrong value.
         """
-        return RunConfig.from_parameters(self.as_dict() | changes)
+        values = self.as_dict()
+        if changes.get("method", self.method) != self.method:
+            values["method_arguments"] = {}
+        return RunConfig.from_parameters(values | changes)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> RunConfig:
@@ -191,14 +195,16 @@ class RunConfig:
         return paths.data_dir(self.data_dir)
 
     def preflight(self) -> None:
-        """Everything that can be checked before long work starts: data, backbone, memory.
+        """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits.
 
         Raises:
             ConfigError, lib.data.DataError, lib.encoder.EncoderError: one sentence saying what is wrong.
         """
-        from lib import runs
+        from lib import methods, runs
 
-        runs.check_memory(self, runs.prepare(self))
+        prepared = runs.prepare(self)
+        runs.check_memory(self, prepared)
+        methods.REGISTRY[self.method](prepared.encoder, self.arguments())
 
 
 def _rebuild(values: dict[str, Any]) -> RunConfig:

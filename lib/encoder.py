@@ -186,6 +186,22 @@ class SentenceEncoder(nn.Module):
         first = output.hidden_states[1 if self.pooling == "first_last_mean" else 0]
         return (masked_mean(first, attention_mask) + masked_mean(hidden, attention_mask)) / 2
 
+    @property
+    def _is_packed(self) -> bool:
+        return self.pooling in _NEEDS_LAST_LAYER and packed.supports(self.backbone)
+
+    def check_attention(self, layers: Sequence[int]) -> None:
+        """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
+        if not self._is_packed:
+            raise EncoderError(
+                f"this encoder gives no attention maps (pooling {self.pooling!r}, attention "
+                f"{self.backbone.config._attn_implementation!r}): load it with attention='sdpa' and pooling "
+                f"{', '.join(sorted(_NEEDS_LAST_LAYER))}."
+            )
+        depth = self.backbone.config.num_hidden_layers
+        if not layers or min(layers) < 0 or max(layers) >= depth:
+            raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
+
     def precision(self, device: torch.device) -> torch.autocast:
         """The training precision while training, nothing otherwise."""
         lower = self.training and self.training_dtype is not None
@@ -196,11 +212,18 @@ class SentenceEncoder(nn.Module):
         with self.precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32."""
-        if self.pooling in _NEEDS_LAST_LAYER and packed.supports(self.backbone):
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, maps: packed.AttentionMaps | None = None) -> Tensor:
+        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` is filled on the way.
+
+        Raises:
+            EncoderError: attention was asked for and this encoder cannot give it.
+        """
+        if maps is not None:
+            self.check_attention(maps.layers)
+        if self._is_packed:
             with self.precision(input_ids.device):
-                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=self.pooling == "cls")
+                first_only = self.pooling == "cls"
+                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, maps=maps)
             output = BaseModelOutput(last_hidden_state=last)
         else:
             every_layer = self.pooling in _NEEDS_ALL_LAYERS

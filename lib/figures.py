@@ -135,6 +135,20 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     return fig
 
 
+def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
+    """Terms of the loss over the steps, a panel per term and a line per method that has it.
+
+    frame: method, step, a column per term. terms: column -> what it is called.
+    """
+    fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False)
+    for ax, (term, label) in zip(axes[0], terms.items(), strict=True):
+        for i, (method, part) in enumerate(frame.dropna(subset=term).groupby("method", sort=False)):
+            ax.plot(part.step, part[term], color=_line_colour(method), ls=["-", "--", ":", "-."][i % 4], label=method)
+        ax.set(xlabel="step", ylabel=label)
+        ax.legend()
+    return fig
+
+
 def _widen(ax: plt.Axes, least: float = 5) -> None:
     """At least five points of score on the axis: a narrower one would make noise look like an effect."""
     low, high = ax.get_ylim()
@@ -256,20 +270,93 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     return fig
 
 
-def few_shot(frame: pd.DataFrame, *, untuned: float | None = None) -> Figure:
+def few_shot(
+    frame: pd.DataFrame,
+    *,
+    untuned: float | None = None,
+    ylabel: str = "Spearman x 100 (higher is better)",
+    title: str = "",
+) -> Figure:
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
-    frame: sentences, value (one row per subset). untuned: score before training, drawn as a line.
+    frame: sentences, value (one row per subset), and perhaps method, a line each. untuned: score before training,
+    drawn as a line.
     """
     fig, ax = plt.subplots(figsize=(5, 3.2))
-    groups = frame.groupby("sentences").value.agg(["mean", "min", "max"])
-    ax.plot(groups.index, groups["mean"], color=colour("SimCSE"), marker="s", label="mean over subsets")
-    ax.fill_between(groups.index, groups["min"], groups["max"], color=colour("SimCSE"), alpha=0.2, label="their range")
+    if "method" not in frame:
+        frame = frame.assign(method="SimCSE")
+    several = frame.method.nunique() > 1
+    for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
+        groups = part.groupby("sentences").value.agg(["mean", "min", "max"])
+        shade, label = _line_colour(method), method if several else "mean over subsets"
+        ax.plot(groups.index, groups["mean"], color=shade, marker="soD^vP"[i % 6], ms=5, label=label)
+        name = None if several else "their range"
+        ax.fill_between(groups.index, groups["min"], groups["max"], color=shade, alpha=0.15, label=name)
     if untuned is not None:
         ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
-    ax.set(xlabel="training sentences", ylabel="Spearman x 100 (higher is better)", xscale="log")
-    ax.set_xticks(groups.index, [f"{n:,}" for n in groups.index])
+    ax.set(xlabel="training sentences", ylabel=ylabel, xscale="log", title=title)
+    sizes = sorted(frame.sentences.unique())
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     _widen(ax)
     ax.minorticks_off()
     ax.legend()
+    return fig
+
+
+# components of a method, which are no methods of their own
+_PARTS = {"SimCSE + AMI": sns.color_palette("colorblind")[8], "SimCSE + MoCo": sns.color_palette("colorblind")[9]}
+
+
+def _line_colour(method: str) -> tuple[float, float, float]:
+    return _PARTS.get(method, colour(method))
+
+
+def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
+    """Pairs of sentences in a plane, one panel per encoder, with the rank correlation (miCSE, Figures 5 to 7).
+
+    frame: encoder, the columns x and y, and perhaps group, which gives colour and symbol.
+    """
+    encoders = list(frame.encoder.unique())
+    fig, axes = plt.subplots(
+        1, len(encoders), figsize=(3.6 * len(encoders), 3.2), sharex=True, sharey=True, squeeze=False
+    )
+    groups = list(frame.group.unique()) if "group" in frame else [None]
+    for ax, encoder in zip(axes[0], encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        for i, group in enumerate(groups):
+            points = part if group is None else part[part.group == group]
+            ax.scatter(points[x], points[y], s=9, alpha=0.5, marker="o^sD"[i % 4], color=f"C{i}", label=group)
+        ax.set(
+            xlabel=xlabel,
+            ylabel=ylabel,
+            title=f"{encoder} (rank correlation {part[x].corr(part[y], method='spearman'):.2f})",
+        )
+    if groups[0] is not None:
+        axes[0, -1].legend()
+    return fig
+
+
+def joint_histograms(frame: pd.DataFrame, *, bins: int = 18) -> Figure:
+    """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
+
+    frame: encoder, layer, head, view1, view2 (natural logarithms); miCSE, Figure 8. Darker cells hold more entries; on
+    the diagonal both views attend alike. Each panel says the correlation rho.
+    """
+    encoders, layers, heads = (list(frame[name].unique()) for name in ("encoder", "layer", "head"))
+    shape = (len(layers), len(encoders) * len(heads))
+    fig, axes = plt.subplots(*shape, figsize=(1.5 * shape[1], 1.5 * shape[0] + 0.4), sharex=True, sharey=True)
+    low, high = frame[["view1", "view2"]].min().min(), frame[["view1", "view2"]].max().max()
+    edges = np.linspace(low, high, bins + 1)
+    for (encoder, layer, head), part in frame.groupby(["encoder", "layer", "head"], sort=False):
+        ax = axes[layers.index(layer), encoders.index(encoder) * len(heads) + heads.index(head)]
+        ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1)
+        ax.plot([low, high], [low, high], color="0.6", lw=0.6, zorder=0)
+        ax.text(0.05, 0.85, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=7)
+        ax.set_title(
+            f"{encoder}\nlayer {layer}, head {head}" if ax in axes[0] else f"layer {layer}, head {head}", fontsize=7
+        )
+        ax.tick_params(labelsize=6)
+        ax.grid(False)
+    fig.supxlabel("log attention, first view", fontsize=8)
+    fig.supylabel("log attention, second view", fontsize=8)
     return fig

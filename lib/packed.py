@@ -9,6 +9,7 @@ computes keys and values for all tokens and everything else for one token per se
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -29,23 +30,54 @@ def supports(backbone: nn.Module) -> bool:
     )
 
 
-def last_hidden(backbone: nn.Module, input_ids: Tensor, attention_mask: Tensor, *, first_only: bool) -> Tensor:
+@dataclass
+class AttentionMaps:
+    """Asks a forward pass for the attention of these layers (0-based); all other layers stay on fused attention.
+
+    After the pass `probabilities()` is [layers, N, heads, L, L]: what the values were weighted with, after dropout while
+    training, with gradient. Padded keys have 0. Padded queries have 0 too, unless `padded_queries` also computes these
+    (as BERT does when it is run on the whole padded batch), which costs the work on padding.
+    """
+
+    layers: tuple[int, ...]
+    padded_queries: bool = False
+    found: dict[int, Tensor] = field(default_factory=dict)
+
+    def probabilities(self) -> Tensor:
+        return torch.stack([self.found[i] for i in self.layers])
+
+
+def last_hidden(
+    backbone: nn.Module,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    *,
+    first_only: bool,
+    maps: AttentionMaps | None = None,
+) -> Tensor:
     """Last layer of a backbone that `supports` accepts.
 
     Args:
         input_ids, attention_mask: [N, L], padding on the right.
         first_only: return [N, 1, H], the first token of every sentence.
+        maps: filled with the attention it asks for.
 
     Returns:
-        [N, L, H] with zeros at the padding, or [N, 1, H].
+        [N, L, H] with zeros at the padding (anything with padded_queries), or [N, 1, H].
     """
-    tokens = Tokens(attention_mask.bool())
+    tokens = Tokens(attention_mask.bool(), compute_padding=maps is not None and maps.padded_queries)
     *others, last = backbone.encoder.layer
-    hidden = run_layers(others, tokens.pack(backbone.embeddings(input_ids=input_ids)), tokens)
+    hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
+    wanted = maps.layers if maps is not None else ()
+    for i, layer in enumerate(others):
+        hidden = _layer(layer, hidden, tokens, tokens, maps=maps.found if i in wanted else None, at=i)
+    if len(others) in wanted:  # its attention is read: all queries are needed
+        hidden = tokens.unpack(_layer(last, hidden, tokens, tokens, maps=maps.found, at=len(others)))
+        return hidden[:, :1] if first_only else hidden
     if first_only:
         first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
         return _layer(last, hidden, tokens, first, hidden[tokens.starts()]).unsqueeze(1)
-    return tokens.unpack(run_layers([last], hidden, tokens))
+    return tokens.unpack(_layer(last, hidden, tokens, tokens))
 
 
 def run_layers(layers: Iterable[nn.Module], hidden: Tensor, tokens: Tokens) -> Tensor:
@@ -56,11 +88,15 @@ def run_layers(layers: Iterable[nn.Module], hidden: Tensor, tokens: Tokens) -> T
 
 
 class Tokens:
-    """Which places of a padded [N, L] batch hold tokens; moves rows between packed [T, ...] and padded."""
+    """Which places of a padded [N, L] batch hold tokens; moves rows between packed [T, ...] and padded.
 
-    def __init__(self, keep: Tensor) -> None:
-        self.keep = keep
-        self.index = keep.flatten().nonzero().squeeze(1)
+    With `compute_padding` every place is a row: padding is computed, though no token looks at it.
+    """
+
+    def __init__(self, keep: Tensor, *, compute_padding: bool = False) -> None:
+        self.keys = None if keep.all() else keep  # what may be looked at
+        self.keep = torch.ones_like(keep) if compute_padding else keep
+        self.index = self.keep.flatten().nonzero().squeeze(1)
         self.is_full = len(self.index) == keep.numel()
 
     def starts(self) -> Tensor:
@@ -80,27 +116,39 @@ class Tokens:
         return x if self.is_full else x.index_select(0, self.index)
 
 
-def _layer(layer: Any, hidden: Tensor, tokens: Tokens, queries: Tokens, query_hidden: Tensor | None = None) -> Tensor:
-    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows."""
+def _layer(
+    layer: Any,
+    hidden: Tensor,
+    tokens: Tokens,
+    queries: Tokens,
+    query_hidden: Tensor | None = None,
+    *,
+    maps: dict[int, Tensor] | None = None,
+    at: int = 0,
+) -> Tensor:
+    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows; its attention to maps[at]."""
     attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
     heads = attention.num_attention_heads
 
     def split(x: Tensor, at: Tokens) -> Tensor:
         return at.unpack(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, heads, L, d]
 
-    context = _attend(
-        split(attention.query(rows), queries),
-        split(attention.key(hidden), tokens),
-        split(attention.value(hidden), tokens),
-        None if tokens.is_full else tokens.keep[:, None, None, :],
-        attention.dropout.p if attention.training else 0.0,
-    )
+    query, key = split(attention.query(rows), queries), split(attention.key(hidden), tokens)
+    value = split(attention.value(hidden), tokens)
+    keys = None if tokens.keys is None else tokens.keys[:, None, None, :]
+    dropout = attention.dropout.p if attention.training else 0.0
+    if maps is not None:
+        probabilities = _probabilities(query, key, keys, dropout)
+        maps[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
+        context = probabilities.to(value.dtype) @ value
+    else:
+        context = _attend(query, key, value, keys, dropout)
     context = queries.pack(context.transpose(1, 2).flatten(2))
     attended = layer.attention.output(context, rows)
     return layer.output(layer.intermediate(attended), attended)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, dropout: float) -> Tensor:
+def _attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, dropout: float) -> Tensor:
     """Fused attention; on CPU, while training on short inputs, the same written out.
 
     PyTorch's fused kernel has a slow backward pass there (measured with 64 x 4 heads x 128 x 64 in bf16: 94 ms forward
@@ -108,9 +156,13 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, keep: Tensor | None, drop
     backward pass: fine up to length 128.
     """
     if query.device.type != "cpu" or not query.requires_grad or key.size(-2) > 128:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout)
-    scores = query @ key.transpose(-1, -2) * query.size(-1) ** -0.5  # [N, heads, L, L]
-    if keep is not None:
-        scores = scores.masked_fill(~keep, torch.finfo(scores.dtype).min)
-    probabilities = F.dropout(scores.float().softmax(-1), dropout)
-    return probabilities.to(value.dtype) @ value
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=keys, dropout_p=dropout)
+    return _probabilities(query, key, keys, dropout).to(value.dtype) @ value
+
+
+def _probabilities(query: Tensor, key: Tensor, keys: Tensor | None, dropout: float) -> Tensor:
+    """What attention weighs the values with, after dropout, in float32: [N, heads, L, L]."""
+    scores = query @ key.transpose(-1, -2) * query.size(-1) ** -0.5
+    if keys is not None:
+        scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
+    return F.dropout(scores.float().softmax(-1), dropout)

@@ -29,7 +29,7 @@ def load(paper: str) -> dict[str, Any]:
 
 
 def table(paper: str, name: str) -> pd.DataFrame:
-    """One published table, tidy: paper, table, method, setting, column, value (missing cells are NaN).
+    """One published table, tidy: paper, table, method, setting, column, value, std (missing cells are NaN).
 
     Raises:
         KeyError: no such table.
@@ -39,11 +39,15 @@ def table(paper: str, name: str) -> pd.DataFrame:
     if found is None:
         raise KeyError(f"{paper} has no {name!r}: there are {', '.join(t['id'] for t in sheet['tables'])}.")
     rows = [
-        (paper, name, row["method"], row.get("setting", ""), column, value)
+        (paper, name, row["method"], row.get("setting", ""), column, *_value_and_std(cell))
         for row in found["rows"]
-        for column, value in zip(found["columns"], row["values"], strict=True)
+        for column, cell in zip(found["columns"], row["values"], strict=True)
     ]
-    return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value"])
+    return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value", "std"])
+
+
+def _value_and_std(cell: Any) -> tuple[Any, float]:
+    return (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, float("nan"))
 
 
 def wide(paper: str, name: str) -> pd.DataFrame:

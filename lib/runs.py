@@ -387,7 +387,7 @@ def check_memory(config: RunConfig, prepared: Prepared) -> None:
     )
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
-    needed = parameters * 16 + activations
+    needed = parameters * 16 * methods.REGISTRY[config.method].encoders + activations
     device = _device()
     if device.type == "cuda":  # what this process keeps cached is free for it
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -47,3 +47,9 @@ def test_what_is_wrong_is_one_sentence(parameters, words):
     with pytest.raises(ConfigError, match=words) as caught:
         RunConfig.from_parameters(parameters)
     assert "\n" not in str(caught.value)
+
+
+def test_another_method_starts_from_its_own_defaults():
+    config = RunConfig(method_arguments={"temperature": 0.1}).replace(method="micse", queue_size=0)
+    assert config.method_arguments["queue_size"] == 0 and config.method_arguments["temperature"] == 0.05
+    assert config.replace(method="micse").method_arguments["queue_size"] == 0

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, masked_mean, projection_head
+from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, masked_mean, pad, projection_head
+from lib.packed import AttentionMaps
 
 
 def load(folder, **options):
@@ -188,3 +189,45 @@ def test_a_hub_model_keeps_the_pooling_it_was_saved_with(tiny_bert, tmp_path, mo
 def test_unknown_pooling(tiny_bert):
     with pytest.raises(EncoderError, match="choose one of"):
         load(tiny_bert, pooling="max")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "mask_prompt"])
+@pytest.mark.parametrize("layers", [(0,), (0, 1)])
+@pytest.mark.parametrize("padded_queries", [True, False])
+def test_reading_the_attention_changes_no_embedding(tiny_bert, sentences, pooling, layers, padded_queries):
+    encoder = load(tiny_bert, pooling=pooling, projection=projection_head(32))
+    ids, mask = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
+    maps = AttentionMaps(layers, padded_queries)
+    torch.testing.assert_close(encoder(ids, mask, maps=maps), encoder(ids, mask), rtol=1e-4, atol=1e-6)
+    assert maps.probabilities().shape == (len(layers), 6, 2, ids.size(1), ids.size(1))
+
+
+def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
+    encoder = load(tiny_bert, dropout=0.0).train()
+    ids, mask = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
+    found = []
+    for encoder.training_dtype in (None, torch.bfloat16):
+        maps = AttentionMaps((0, 1))
+        encoder(ids, mask, maps=maps)
+        found.append(maps.probabilities())
+    assert found[1].dtype == torch.float32 and not torch.equal(*found)
+    torch.testing.assert_close(found[1], found[0], atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "options, layers, words",
+    [
+        ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean'.*load it with attention='sdpa'"),
+        ({"pooling": "embeddings_last_mean"}, (0,), "no attention maps"),
+        ({"pooling": "pooler"}, (0,), "and pooling cls, mask_prompt, mean"),
+        ({"attention": "eager"}, (0,), "attention 'eager'.*load it with attention='sdpa'"),
+        ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
+        ({}, (-1,), "this backbone has 0 to 1"),
+        ({}, (), "this backbone has 0 to 1"),
+    ],
+)
+def test_attention_that_cannot_be_read_is_refused(tiny_bert, sentences, options, layers, words):
+    encoder = load(tiny_bert, **options)
+    ids, mask = pad(encoder.tokenize(sentences[:2]), encoder.tokenizer.pad_token_id)
+    with pytest.raises(EncoderError, match=words):
+        encoder(ids, mask, maps=AttentionMaps(layers))

@@ -23,7 +23,13 @@ PATHS = pd.DataFrame({"variant": list("aabb"), "step": [0, 10] * 2, "alignment":
 SWEEP = pd.DataFrame({"rate": [0.1, 0.1, 0.2, 0.2], "seed": [1, 2] * 2, "value": [50.0, 52, 60, 61]})
 PRETRAINING = pd.DataFrame({"run": list("aabb"), "step": [0, 1] * 2, "mlm": [np.nan, 6.0] * 2, "dev": [50.0, 60, 51, 55]})  # fmt: skip
 MAPS = pd.DataFrame([(name, layer, q, k, 0.5) for name in "ab" for layer in (1, 2) for q in (0, 1) for k in (0, 1)], columns=["encoder", "layer", "query", "key", "value"])  # fmt: skip
+PAIRS = pd.DataFrame({"encoder": list("aabb") * 2, "group": ["x"] * 4 + ["y"] * 4, "cosine": np.linspace(0, 1, 8), "gold": range(8)})  # fmt: skip
+JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for layer in (1, 2) for head in (0, 1, 2) for v in range(5)], columns=["encoder", "layer", "head", "view1", "view2"])  # fmt: skip
+TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
 DRAWN = {
+    "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
+    "pairs": lambda: figures.pair_scatter(PAIRS, x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
+    "joint": lambda: figures.joint_histograms(JOINT),
     "pretraining": lambda: figures.pretraining_curves(PRETRAINING),
     "attention": lambda: figures.attention_maps(MAPS, ["[CLS]", "x"]),
     "training": lambda: figures.training_curves(HISTORY),
@@ -49,7 +55,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         fig = DRAWN[kind]()
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
-        if kind not in ("clusters", "attention"):  # their axes carry words
+        if kind not in ("clusters", "attention", "joint"):  # their axes carry words
             assert fig.axes[0].get_xlabel() and all(
                 ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
             )
@@ -79,3 +85,18 @@ def test_the_other_profiles_draw_outside_the_repositorys_figures(monkeypatch):
     monkeypatch.delenv("CSE_FIGURES")
     assert paths.figures("demo") == paths.root() / "figures"
     assert paths.figures("small").is_relative_to(paths.runs())
+
+
+def test_a_term_is_drawn_for_the_methods_that_have_it():
+    axes = figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}).axes
+    assert [[line.get_label() for line in ax.lines] for ax in axes] == [["SimCSE", "miCSE"], ["miCSE"]]
+
+
+def test_few_shot_draws_a_line_per_method_through_the_means():
+    frame = pd.DataFrame(
+        {"method": ["SimCSE"] * 3 + ["SimCSE + AMI"], "sentences": [10, 10, 100, 10], "value": [1.0, 3, 5, 9]}
+    )
+    lines = figures.few_shot(frame).axes[0].lines
+    assert [line.get_ydata().tolist() for line in lines] == [[2.0, 5.0], [9.0]]
+    assert [line.get_label() for line in lines] == ["SimCSE", "SimCSE + AMI"]
+    assert len({line.get_color() for line in lines}) == 2

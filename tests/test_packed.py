@@ -1,7 +1,8 @@
-"""The packed forward against the backbone's own: values, gradients, and what it leaves out."""
+"""The packed forward against the backbone's own: values, gradients, attention maps, and what it leaves out."""
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from lib import packed
 from lib.encoder import SentenceEncoder
@@ -91,3 +92,90 @@ def test_written_out_attention_equals_the_fused_one():
 def test_eager_attention_is_left_to_the_backbone(tiny_bert):
     assert packed.supports(SentenceEncoder.from_pretrained(tiny_bert).backbone)
     assert not packed.supports(SentenceEncoder.from_pretrained(tiny_bert, attention="eager").backbone)
+
+
+def eager(backbone):
+    """The same weights with the attention that gives maps."""
+    model = AutoModel.from_pretrained(backbone.config._name_or_path, attn_implementation="eager")
+    model.load_state_dict(backbone.state_dict(), strict=False)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model.eval()
+
+
+@pytest.mark.parametrize("layers", [(0,), (1,), (0, 1), (1, 0)])
+@pytest.mark.parametrize("padded_queries", [True, False])
+@pytest.mark.parametrize("first_only", [True, False])
+def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, padded_queries, first_only):
+    backbone, ids, mask = case
+    peer, maps = eager(backbone), packed.AttentionMaps(layers, padded_queries)
+    packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
+    found = maps.probabilities()
+    expected = torch.stack(peer(ids, mask, output_attentions=True).attentions)[list(layers)]
+    if not padded_queries:
+        expected = expected * mask[None, :, None, :, None]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    weights = torch.linspace(-1, 1, ids.size(1))
+    gradients = []
+    for model, attention in ((backbone, found), (peer, expected)):
+        (attention * weights).pow(2).sum().backward()
+        own = [model.encoder.layer[layer].attention.self for layer in layers]
+        gradients.append([p.weight.grad for layer in own for p in (layer.query, layer.key)])
+    for a, b in zip(*gradients, strict=True):
+        assert a.any()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("padded_queries", [True, False])
+def test_without_padding_maps_sum_to_one(case, padded_queries):
+    backbone, ids, mask = case
+    maps = packed.AttentionMaps((0, 1), padded_queries)
+    packed.last_hidden(backbone, ids[:, :4], mask[:, :4], first_only=False, maps=maps)
+    found = maps.probabilities()
+    assert found.shape == (2, 9, 2, 4, 4) and (found > 0).all()
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 9, 2, 4))
+
+
+@pytest.mark.parametrize("layers", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("padded_queries", [True, False])
+@pytest.mark.parametrize("first_only", [True, False])
+def test_maps_change_no_vector(case, layers, padded_queries, first_only):
+    backbone, ids, mask = case
+    plain = packed.last_hidden(backbone, ids, mask, first_only=first_only)
+    maps = packed.AttentionMaps(layers, padded_queries)
+    found = packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
+    assert found.shape == plain.shape
+    kept = mask[:, : plain.size(1), None]
+    torch.testing.assert_close(found * kept, plain * kept, rtol=1e-4, atol=1e-5)
+
+
+def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
+    backbone, ids, mask = case
+    ids, mask = ids[:, :4], mask[:, :4]  # no padding: packed rows are easy to place
+    evaluated, maps = packed.AttentionMaps((0,)), packed.AttentionMaps((0,))
+    packed.last_hidden(backbone, ids, mask, first_only=False, maps=evaluated)
+    layer = backbone.encoder.layer[0]
+    layer.attention.self.dropout.p = 0.5
+    seen = []
+    layer.attention.self.value.register_forward_hook(lambda module, args, out: seen.append(out))
+    layer.attention.output.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    packed.last_hidden(backbone.train(), ids, mask, first_only=False, maps=maps)
+    probabilities, (value, context) = maps.probabilities()[0], seen
+    kept = probabilities > 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(probabilities[kept], 2 * evaluated.probabilities()[0][kept])
+    value = value.view(9, 4, 2, 16).transpose(1, 2)
+    torch.testing.assert_close(context.view(9, 4, 32), (probabilities @ value).transpose(1, 2).flatten(2))
+
+
+def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypatch):
+    backbone, ids, mask = case
+    calls = []
+    real = packed._attend
+    monkeypatch.setattr(packed, "_attend", lambda *args: calls.append(1) or real(*args))
+    for layers, expected in (((0,), 1), ((1,), 1), ((0, 1), 0)):
+        maps = packed.AttentionMaps(layers)
+        packed.last_hidden(backbone, ids, mask, first_only=True, maps=maps)
+        assert len(calls) == expected and set(maps.found) == set(layers)
+        calls.clear()

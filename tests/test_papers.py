@@ -61,3 +61,9 @@ def test_seed_statistics():
     found = papers.seed_statistics([1.0, 2.0, 3.0, 4.0])
     assert (found["mean"], found["min"], found["max"], found["n"]) == (2.5, 1.0, 4.0, 4)
     assert 1.0 <= found["low"] < 2.5 < found["high"] <= 4.0
+
+
+def test_a_cell_with_a_deviation_is_two_columns():
+    table = papers.table("micse", "Table 3").set_index(["method", "column"])
+    assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]
+    assert table.loc[("SimCSE", "100%"), "value"] == 76.15 and np.isnan(table.loc[("SimCSE", "100%"), "std"])

@@ -172,6 +172,7 @@ def test_grid_rows(config):
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
         ({"max_length": 100}, ConfigError, "more than backbone"),
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
+        ({"method": "micse"}, ConfigError, "beyond the 2 layers"),
         (
             {"corpus": "demo-triples", "augmentation": "shuffle", "batch_size": 16},
             ConfigError,

@@ -1,6 +1,18 @@
 """Pure functions of tensors, one file per paper's idea."""
 
-from lib.losses.info_nce import info_nce
+from lib.losses.attention_mutual_information import attention_mutual_information
+from lib.losses.contrastive_tension import contrastive_tension
+from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
+from lib.losses.twin_info_nce import twin_info_nce
 
-__all__ = ["IGNORED", "info_nce", "mask_tokens", "masked_lm"]
+__all__ = [
+    "IGNORED",
+    "attention_mutual_information",
+    "contrastive_tension",
+    "info_nce",
+    "mask_tokens",
+    "masked_lm",
+    "positives_only",
+    "twin_info_nce",
+]

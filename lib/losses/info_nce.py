@@ -36,7 +36,7 @@ def info_nce(
         include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
 
     Returns:
-        Scalar, mean over the N rows.
+        Scalar, mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
 
     Raises:
         ValueError: shapes that do not fit, temperature not positive, weight negative.
@@ -57,4 +57,29 @@ def info_nce(
         columns.append(torch.where(own, negatives + log_alpha, negatives))
     if queue is not None and len(queue):
         columns.append(z1 @ F.normalize(queue, dim=-1, eps=1e-8).T / temperature)  # [N, Q]
+    if len(z1) == 1 and len(columns) == 1 and not include_positive:
+        return 0.0 * positives.sum()
     return (torch.logsumexp(torch.cat(columns, dim=1), dim=1) - positives.diagonal()).mean()
+
+
+def positives_only(z1: Tensor, z2: Tensor, *, temperature: float = 0.05) -> Tensor:
+    """InfoNCE whose N - 1 negatives are replaced by cosines of 0: nothing is pushed away (miCSE, Table 4, as coded).
+
+        l_i = log( e^{cos(z_i, z_i+)/t} + N - 1 ) - cos(z_i, z_i+)/t
+
+    Args:
+        z1, z2: [N, D], the two views; normalised inside.
+
+    Returns:
+        Scalar, mean over the N rows.
+
+    Raises:
+        ValueError: shapes that do not fit, temperature not positive.
+    """
+    if z1.shape != z2.shape or z1.dim() != 2:
+        raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
+    if temperature <= 0:
+        raise ValueError("temperature must be positive.")
+    positive = F.cosine_similarity(z1, z2, dim=-1, eps=1e-8) / temperature  # [N]
+    rest = math.log(len(z1) - 1) if len(z1) > 1 else -math.inf
+    return (torch.logaddexp(positive, torch.full_like(positive, rest)) - positive).mean()

@@ -20,6 +20,7 @@ class Method(nn.Module):
     Arguments: ClassVar[type]
     corpora: ClassVar[tuple[str, ...]] = ("sentences", "pairs", "triples")
     views: ClassVar[int] = 2  # forward passes per text, for the memory estimate; a corpus with more columns has more
+    encoders: ClassVar[int] = 1  # copies of the backbone that are trained, for the memory estimate
     reads_files: ClassVar[tuple[str, ...]] = ()  # of the backbone's folder, beyond what the encoder reads
     splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
     groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance

@@ -1,11 +1,11 @@
-"""info_nce against an obvious loop, a hand-computed value, and its invariances."""
+"""info_nce and positives_only against an obvious loop, a hand-computed value, and their invariances."""
 
 import math
 
 import pytest
 import torch
 
-from lib.losses import info_nce
+from lib.losses import info_nce, positives_only
 
 
 def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True):
@@ -88,3 +88,49 @@ def test_refuses_what_makes_no_sense(options):
         info_nce(torch.randn(4, 3), torch.randn(4, 3), **options)
     with pytest.raises(ValueError):
         info_nce(torch.randn(4, 3), torch.randn(5, 3))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_positives_only_equals_the_loop(n, temperature):
+    z1, z2 = torch.randn(2, n, 5, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    losses = []
+    for u, v in zip(z1, z2, strict=True):
+        positive = math.exp((u @ v / u.norm() / v.norm()).item() / temperature)
+        losses.append(-math.log(positive / (positive + n - 1)))
+    assert positives_only(z1, z2, temperature=temperature).item() == pytest.approx(sum(losses) / n, rel=1e-9, abs=1e-12)
+
+
+def test_positives_only_is_info_nce_between_orthogonal_sentences():
+    axes = torch.eye(8, dtype=torch.float64)
+    z1, z2 = axes[0::2], 0.6 * axes[0::2] + 0.8 * axes[1::2]  # cosine 0.6 within, 0 between sentences
+    torch.testing.assert_close(positives_only(z1, z2), info_nce(z1, z2))
+    assert positives_only(z1, z1, temperature=1.0).item() == pytest.approx(math.log(1 + 3 / math.e))
+
+
+def test_positives_only_pushes_nothing_away():
+    z1, z2 = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    other = z2.detach().clone()
+    other[1:] = -other[1:]  # other sentences have no influence on the gradient of the first
+    gradients = [torch.autograd.grad(positives_only(z1, view), z1)[0][0] for view in (z2, other)]
+    torch.testing.assert_close(*gradients)
+    torch.testing.assert_close(positives_only(5 * z1, 0.1 * z2), positives_only(z1, z2))
+
+
+def test_gradient_of_positives_only_is_right():
+    z1, z2 = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda a, b: positives_only(a, b, temperature=0.5), (z1, z2))
+    (gradient,) = torch.autograd.grad(positives_only(z1[:1], z2[:1]), z1)
+    assert gradient.isfinite().all()
+
+
+def test_one_row_without_its_positive_has_nothing_to_learn():
+    z1, z2 = torch.randn(2, 1, 4)
+    assert info_nce(z1, z2, include_positive=False).item() == 0.0
+    assert info_nce(z1, z2, include_positive=False, queue=torch.randn(3, 4)).item() != 0.0
+
+
+@pytest.mark.parametrize("temperature, rows", [(0.0, 4), (-1.0, 4), (0.05, 1)])
+def test_positives_only_refuses_what_makes_no_sense(temperature, rows):
+    with pytest.raises(ValueError):
+        positives_only(torch.randn(4, 3), torch.randn(rows, 3), temperature=temperature)

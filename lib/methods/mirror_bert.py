@@ -1,0 +1,75 @@
+"""Mirror-BERT (Liu et al., EMNLP 2021, arXiv 2104.08027): one copy of the sentence has a masked span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lib.config import ConfigError, check_range
+from lib.distributed import gather
+from lib.encoder import SentenceEncoder
+from lib.losses import twin_info_nce
+from lib.methods.base import Method
+from lib.methods.micse import AMIArguments, AttentionTerm
+
+
+@dataclass(frozen=True)
+class MirrorBERTArguments(AMIArguments):
+    temperature: float = 0.04  # the authors' value for sentences
+    span_length: int = 2  # word pieces; 0 masks nothing
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("temperature", self.temperature, 0, above=True)
+        check_range("span_length", self.span_length, 0)
+
+
+class MirrorBERT(Method):
+    """Terms `twin_info_nce` and, with a positive ami_weight, `ami` (miCSE, Table 2); no projection.
+
+    The authors put one mask token in the place of five characters of the text. Here `span_length` word pieces are
+    masked one by one: about as much, and the two copies keep the same length and positions, which AMI needs.
+    """
+
+    Arguments = MirrorBERTArguments
+    corpora = ("sentences",)
+
+    def __init__(self, encoder: SentenceEncoder, arguments: MirrorBERTArguments) -> None:
+        super().__init__(encoder, arguments)
+        if arguments.span_length and encoder.tokenizer.mask_token_id is None:
+            raise ConfigError("method mirror_bert masks a span and needs a tokenizer with a mask token.")
+        if arguments.span_length and encoder.pooling == "mask_prompt":
+            raise ConfigError(
+                "method mirror_bert would mask words of the prompt: set span_length to 0 or pool otherwise."
+            )
+        self.attention_term = AttentionTerm(encoder, arguments)
+
+    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        input_ids, mask = batch["input_ids"][:, 0], batch["attention_mask"][:, 0]  # [N, L]
+        masked = mask_span(input_ids, mask, self.arguments.span_length, self.encoder.tokenizer.mask_token_id)
+        both = torch.stack([input_ids, masked], dim=1).flatten(0, 1)  # rows 2k and 2k + 1 are copies
+        maps = self.attention_term.maps()
+        z = self.encoder(both, mask.repeat_interleave(2, 0), maps=maps)
+        terms = {"twin_info_nce": twin_info_nce(gather(z), temperature=self.arguments.temperature)}
+        if maps is not None:
+            attention = maps.probabilities()
+            terms["ami"] = self.attention_term(attention[:, 0::2], attention[:, 1::2], mask)
+        return terms
+
+
+def mask_span(
+    input_ids: Tensor, mask: Tensor, length: int, mask_id: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Put mask_id on `length` consecutive tokens of every row, [CLS] and [SEP] aside; one token at least stays.
+
+    input_ids, mask: [N, L], padding on the right; first and last token of a row are special. -> [N, L].
+    """
+    words = mask.sum(1) - 2  # [N]
+    lengths = (words - 1).clamp(min=0, max=length)
+    draw = torch.rand(len(input_ids), generator=generator).to(input_ids.device)
+    start = 1 + (draw * (words - lengths + 1)).floor().long()
+    place = torch.arange(input_ids.size(1), device=input_ids.device)
+    inside = (place >= start[:, None]) & (place < (start + lengths)[:, None])
+    return input_ids.masked_fill(inside, mask_id)

@@ -1,0 +1,69 @@
+"""contrastive_tension against an obvious loop, a hand-computed value, and what leaves it as it is."""
+
+import math
+
+import pytest
+import torch
+
+from lib.losses import contrastive_tension
+
+
+def loop_reference(z1, z2, negatives):
+    z1, z2 = z1.tolist(), z2.tolist()
+    losses = []
+    for i in range(len(z1)):
+        for step in range(min(negatives, len(z1) - 1) + 1):
+            other = z2[(i + step) % len(z1)]
+            probability = 1 / (1 + math.exp(-sum(x * y for x, y in zip(z1[i], other, strict=True))))
+            losses.append(-math.log(probability if step == 0 else 1 - probability))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("n, negatives", [(2, 7), (6, 7), (12, 7), (12, 1), (12, 0)])
+def test_equals_the_loop(n, negatives):
+    z1, z2 = torch.randn(2, n, 5, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+    found = contrastive_tension(z1, z2, negatives=negatives)
+    assert found.item() == pytest.approx(loop_reference(z1, z2, negatives), rel=1e-9)
+
+
+def test_hand_value():
+    """Dot product 1 with itself, 0 with the other sentence."""
+    z = torch.eye(2)
+    expected = (math.log(1 + math.exp(-1)) + math.log(2)) / 2
+    assert contrastive_tension(z, z).item() == pytest.approx(expected)
+
+
+def test_large_dot_products_stay_finite():
+    z = torch.full((4, 2), 100.0, requires_grad=True)
+    loss = contrastive_tension(z, z)
+    loss.backward()
+    assert loss.item() == pytest.approx(20000 * 3 / 4) and z.grad.isfinite().all()
+
+
+def test_invariant_to_joint_rotation_and_to_where_the_batch_starts_but_not_to_scale():
+    z1, z2 = torch.randn(2, 10, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    loss = contrastive_tension(z1, z2, negatives=3)
+    rotation = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
+    torch.testing.assert_close(contrastive_tension(z1 @ rotation, z2 @ rotation, negatives=3), loss)
+    torch.testing.assert_close(contrastive_tension(z1.roll(4, 0), z2.roll(4, 0), negatives=3), loss)
+    torch.testing.assert_close(contrastive_tension(3 * z1, z2 / 3, negatives=3), loss)  # the product is what counts
+    assert abs(contrastive_tension(3 * z1, z2, negatives=3) - loss) > 1e-2
+
+
+def test_gradient_is_right():
+    z1, z2 = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda a, b: contrastive_tension(a, b, negatives=2), (z1, z2))
+
+
+@pytest.mark.parametrize("first, second", [((4, 3), (5, 3)), ((4, 3), (4, 2)), ((2, 4, 3), (2, 4, 3))])
+def test_refuses_what_makes_no_sense(first, second):
+    with pytest.raises(ValueError, match="must both be"):
+        contrastive_tension(torch.randn(first), torch.randn(second))
+    with pytest.raises(ValueError, match="negatives"):
+        contrastive_tension(torch.randn(4, 3), torch.randn(4, 3), negatives=-1)
+
+
+def test_one_row_meets_itself_only():
+    """The last batch of an epoch may hold a single sentence."""
+    z = torch.tensor([[1.0, 2.0]])
+    assert contrastive_tension(z, z).item() == pytest.approx(math.log(1 + math.exp(-5)))

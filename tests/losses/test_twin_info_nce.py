@@ -1,0 +1,87 @@
+"""twin_info_nce against an obvious loop, hand values, and its invariances."""
+
+import math
+
+import pytest
+import torch
+
+from lib.losses import twin_info_nce
+
+
+def cos(u, v):
+    dot = sum(x * y for x, y in zip(u, v, strict=True))
+    return dot / math.sqrt(sum(x * x for x in u)) / math.sqrt(sum(x * x for x in v))
+
+
+def loop_reference(a, b, temperature):
+    a, b = a.tolist(), b.tolist()
+    total = 0.0
+    for i in range(len(a)):
+        partner = i + 1 if i % 2 == 0 else i - 1
+        others = [math.exp(cos(a[i], b[j]) / temperature) for j in range(len(b)) if j != i]
+        total -= math.log(math.exp(cos(a[i], b[partner]) / temperature) / sum(others))
+    return total / len(a)
+
+
+@pytest.mark.parametrize("rows", [4, 10])
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+@pytest.mark.parametrize("encoders", [1, 2])
+def test_equals_the_loop(rows, temperature, encoders):
+    a, b = torch.randn(2, rows, 6, generator=torch.Generator().manual_seed(rows), dtype=torch.float64)
+    found = twin_info_nce(a, b if encoders == 2 else None, temperature=temperature)
+    expected = loop_reference(a, b if encoders == 2 else a, temperature)
+    assert found.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_hand_values():
+    """Two sentences at right angles, temperature 1: one partner at cosine 1, two others at 0."""
+    z = torch.eye(2).repeat_interleave(2, 0)
+    assert twin_info_nce(z, temperature=1.0).item() == pytest.approx(math.log(1 + 2 / math.e))
+    assert twin_info_nce(torch.ones(8, 4)).item() == pytest.approx(math.log(7), rel=1e-5)
+
+
+def test_one_sentence_has_no_negatives():
+    z = torch.randn(2, 4, requires_grad=True)
+    loss = twin_info_nce(z)
+    loss.backward()
+    assert loss.item() == 0.0 and z.grad.isfinite().all()
+
+
+def test_the_same_row_of_the_other_encoder_is_neither_positive_nor_negative():
+    """a is 1 where b is 1, yet nothing is gained: row i of b is seen by all rows of a but row i."""
+    a = torch.eye(4, dtype=torch.float64)
+    b = torch.eye(4, dtype=torch.float64)[[1, 0, 3, 2]]
+    assert twin_info_nce(a, b, temperature=1.0).item() == pytest.approx(math.log(1 + 2 / math.e))
+    assert twin_info_nce(a, a, temperature=1.0).item() == pytest.approx(math.log(3))  # cosine 1 on the diagonal only
+
+
+def test_direction_matters():
+    a, b = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
+    assert abs(twin_info_nce(a, b) - twin_info_nce(b, a)) > 1e-3
+
+
+def test_invariant_to_scale_rotation_order_of_sentences_and_of_copies():
+    a, b = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    loss = twin_info_nce(a, b)
+    rotation = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
+    torch.testing.assert_close(twin_info_nce(3 * a, 0.1 * b), loss)
+    torch.testing.assert_close(twin_info_nce(a @ rotation, b @ rotation), loss)
+    for order in ([4, 5, 0, 1, 6, 7, 2, 3], [1, 0, 2, 3, 5, 4, 6, 7]):
+        torch.testing.assert_close(twin_info_nce(a[order], b[order]), loss)
+    torn = [0, 2, 1, 3, 4, 5, 6, 7]
+    assert abs(twin_info_nce(a[torn], b[torn]) - loss) > 1e-3
+
+
+def test_gradient_is_right():
+    a, b = (torch.randn(6, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(lambda x, y: twin_info_nce(x, y, temperature=0.5), (a, b))
+    assert torch.autograd.gradcheck(lambda x: twin_info_nce(x, temperature=0.5), (a,))
+
+
+@pytest.mark.parametrize(
+    "a, b, temperature",
+    [((5, 3), None, 0.05), ((4, 3), (6, 3), 0.05), ((2, 4, 3), None, 0.05), ((4, 3), None, 0.0)],
+)
+def test_refuses_what_makes_no_sense(a, b, temperature):
+    with pytest.raises(ValueError, match="must"):
+        twin_info_nce(torch.randn(a), None if b is None else torch.randn(b), temperature=temperature)

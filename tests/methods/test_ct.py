@@ -1,0 +1,95 @@
+"""Contrastive Tension as a method: two encoders that start equal, and the attention term between them."""
+
+import pytest
+import torch
+
+from lib.config import ConfigError
+from lib.encoder import SentenceEncoder
+from lib.losses import attention_mutual_information, contrastive_tension
+from lib.methods import REGISTRY
+from lib.packed import AttentionMaps
+
+CT = REGISTRY["ct"]
+
+
+def build(folder, dropout=0.1, pooling="mean", **arguments):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return CT(encoder, CT.Arguments(**({"min_layer": 0, "max_layer": 2} | arguments))).train()
+
+
+def batch(method, sentences):
+    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
+    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
+
+
+def test_the_encoders_start_equal_share_nothing_and_are_both_trained(tiny_bert, sentences):
+    method = build(tiny_bert, dropout=0.0)
+    pairs = list(zip(method.encoder.parameters(), method.twin.parameters(), strict=True))
+    assert all(torch.equal(own, other) and own is not other for own, other in pairs)
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
+    method(batch(method, sentences[:8]))["contrastive_tension"].backward()
+    for encoder in (method.encoder, method.twin):
+        assert encoder.backbone.embeddings.word_embeddings.weight.grad.any()
+        assert all(layer.attention.self.value.weight.grad.any() for layer in encoder.backbone.encoder.layer)
+    optimizer.step()
+    assert not torch.equal(method.encoder.backbone.encoder.layer[0].attention.self.value.weight,
+                           method.twin.backbone.encoder.layer[0].attention.self.value.weight)  # fmt: skip
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("negatives", [7, 2])
+def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, request, sentences):
+    method = build(request.getfixturevalue(backbone), dropout=0.0, negatives_per_sentence=negatives)
+    with torch.no_grad():
+        for p in method.twin.parameters():
+            p.add_(0.05 * torch.randn_like(p))
+    inputs = batch(method, sentences[:10])
+    z1, z2 = (encoder(*(x[:, 0] for x in inputs.values())) for encoder in (method.encoder, method.twin))
+    terms = method(inputs)
+    assert set(terms) == {"contrastive_tension"}
+    expected = contrastive_tension(z1, z2, negatives=negatives)
+    torch.testing.assert_close(terms["contrastive_tension"], expected)
+    assert abs(expected - contrastive_tension(z2, z1, negatives=negatives)) > 1e-5  # the first encoder looks
+
+
+def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences):
+    method = build(tiny_bert, ami_weight=0.5, ami_samples=20)
+    inputs = batch(method, sentences[:6])
+    torch.manual_seed(1)
+    terms = method(inputs)
+    torch.manual_seed(1)
+    ids, mask = (x[:, 0] for x in inputs.values())
+    both = []
+    for encoder in (method.encoder, method.twin):
+        maps = AttentionMaps((0, 1), padded_queries=True)
+        encoder(ids, mask, maps=maps)
+        both.append(maps.probabilities())
+    valid = mask.bool()[:, None, :].expand(-1, mask.size(1), -1)
+    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(*both, valid=valid, samples=20))
+    terms["ami"].backward()
+    for encoder in (method.encoder, method.twin):
+        assert encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
+
+
+def test_the_first_encoder_is_kept(tiny_bert, sentences, tmp_path):
+    method = build(tiny_bert)
+    with torch.no_grad():
+        method.encoder.backbone.encoder.layer[0].attention.self.value.weight.mul_(2)
+    method.save(tmp_path / "saved")
+    kept = SentenceEncoder.from_pretrained(tmp_path / "saved").encode(sentences[:4])
+    assert abs(kept - method.encoder.encode(sentences[:4])).max() < 1e-6
+    assert abs(kept - method.twin.encode(sentences[:4])).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"negatives_per_sentence": 0}, "negatives_per_sentence must be at least 1"),
+        ({"ami_weight": 1.0, "max_layer": 3}, "even number"),
+        ({"ami_weight": 1.0, "max_layer": 4}, "beyond the 2 layers"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tiny_bert, arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        build(tiny_bert, **arguments)

@@ -1,0 +1,298 @@
+"""miCSE as a method: SimCSE underneath, the attention term, the momentum queue, resume."""
+
+import pytest
+import torch
+
+from lib import training
+from lib.config import ConfigError, RunConfig
+from lib.data import Corpus, tokenize_corpus
+from lib.encoder import EncoderError, SentenceEncoder
+from lib.losses import attention_mutual_information, info_nce, positives_only
+from lib.methods import REGISTRY
+from lib.packed import AttentionMaps
+
+MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
+
+
+def arguments(**options):
+    """Everything off but InfoNCE; both layers of the tiny backbones."""
+    return MiCSE.Arguments(**({"min_layer": 0, "max_layer": 2, "ami_weight": 0.0, "queue_size": 0} | options))
+
+
+def build(folder, dropout=0.1, pooling="cls", **options):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return MiCSE(encoder, arguments(**options)).train()
+
+
+def batch(method, sentences):
+    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
+    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
+
+
+def run(method, inputs, seed=1):
+    """Terms, and the two views that the loss saw."""
+    views = []
+    handle = method.training_head.register_forward_hook(lambda module, args, z: views.append(z))
+    torch.manual_seed(seed)
+    terms = method(inputs)
+    handle.remove()
+    return terms, views[0][0::2], views[0][1::2]
+
+
+def shake(module, scale=0.05):
+    """What an optimiser's step would do to the weights."""
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(scale * torch.randn_like(p))
+
+
+# -- InfoNCE --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout, pooling):
+    found = []
+    for kind, options in ((MiCSE, arguments()), (SimCSE, SimCSE.Arguments())):
+        torch.manual_seed(0)
+        method = kind(SentenceEncoder.from_pretrained(tiny_bert, dropout=dropout, pooling=pooling), options).train()
+        torch.manual_seed(1)
+        terms = method(batch(method, sentences[:8]))
+        assert set(terms) == {"info_nce"}
+        terms["info_nce"].backward()
+        found.append([terms["info_nce"], *(p.grad for p in method.parameters() if p.grad is not None)])
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_without_negatives_it_is_positives_only(tiny_bert, sentences):
+    method = build(tiny_bert, negatives="none", temperature=0.1)
+    terms, z1, z2 = run(method, batch(method, sentences[:8]))
+    assert torch.equal(terms["info_nce"], positives_only(z1, z2, temperature=0.1))
+    assert abs(terms["info_nce"] - info_nce(z1, z2, temperature=0.1)) > 0.1
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_the_positive_in_the_denominator(tiny_bert, sentences, included):
+    method = build(tiny_bert, positive_in_denominator=included)
+    terms, z1, z2 = run(method, batch(method, sentences[:8]))
+    assert torch.equal(terms["info_nce"], info_nce(z1, z2, include_positive=included))
+
+
+# -- attention ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("padded_queries", [True, False])
+@pytest.mark.parametrize("slicing, factor", [("layer_parity", True), ("head_pairs", False)])
+def test_the_attention_term_is_the_loss_of_both_views(backbone, padded_queries, slicing, factor, request, sentences):
+    options = {"slicing": slicing, "valid_fraction_factor": factor}
+    method = build(
+        request.getfixturevalue(backbone), ami_weight=0.5, ami_samples=20, padded_queries=padded_queries, **options
+    )
+    inputs = batch(method, sentences[:6])
+    torch.manual_seed(1)
+    terms = method(inputs)
+    torch.manual_seed(1)
+    ids, mask = (inputs[k][:, 0] for k in ("input_ids", "attention_mask"))
+    maps = AttentionMaps((0, 1), padded_queries)
+    method.encoder(*(x.repeat_interleave(2, 0) for x in (ids, mask)), maps=maps)
+    tokens = mask.bool()
+    valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
+    att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
+    expected = attention_mutual_information(att1, att2, valid=valid, samples=20, **options)
+    assert expected < 0 and not tokens.all()
+    torch.testing.assert_close(terms["ami"], 0.5 * expected)
+
+
+def test_the_weight_scales_the_attention_term_alone(tiny_bert, sentences):
+    terms = {}
+    for weight in (1.0e-3, 1.0):
+        method = build(tiny_bert, ami_weight=weight)
+        terms[weight] = run(method, batch(method, sentences[:8]))[0]
+    torch.testing.assert_close(terms[1.0]["ami"], 1000 * terms[1.0e-3]["ami"])
+    torch.testing.assert_close(terms[1.0]["info_nce"], terms[1.0e-3]["info_nce"])
+
+
+def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences):
+    method = build(tiny_bert, ami_weight=1.0, min_layer=0, max_layer=1, slicing="head_pairs")
+    run(method, batch(method, sentences[:8]))[0]["ami"].backward()
+    first, second = method.encoder.backbone.encoder.layer
+    assert first.attention.self.query.weight.grad.any() and first.attention.self.key.weight.grad.any()
+    assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.any()
+    assert second.attention.self.query.weight.grad is None and method.training_head[0].weight.grad is None
+
+
+# -- momentum queue -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size, filled", [(10, [0, 4, 8, 10, 10]), (3, [0, 3, 3, 3, 3])])
+def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled):
+    method = build(tiny_bert, queue_size=size, momentum=1.0, momentum_dropout=0.0)
+    start, seen, found = {k: v.clone() for k, v in method.encoder.state_dict().items()}, [], []
+    for step in range(5):
+        inputs = batch(method, sentences[4 * step : 4 * step + 4])
+        found.append(len(method.queue.negatives()))
+        method(inputs)
+        shake(method.encoder)
+        shake(method.training_head)
+        method.after_step()
+        trained = {k: v.clone() for k, v in method.encoder.state_dict().items()}
+        method.encoder.load_state_dict(start)  # momentum 1: the copy never moves
+        seen.append(method.training_head(method.encoder.eval()(*(x[:, 0] for x in inputs.values()))))  # head of now
+        method.encoder.load_state_dict(trained)
+        method.train()
+        torch.testing.assert_close(method.queue.negatives(), torch.cat(seen)[-size:], rtol=1e-4, atol=1e-5)
+    assert found == filled
+    assert not method.queue.negatives().requires_grad
+
+
+def test_the_queue_holds_more_negatives_of_the_first_view(tiny_bert, sentences):
+    method = build(tiny_bert, queue_size=16)
+    for step in range(3):
+        inputs = batch(method, sentences[8 * step : 8 * step + 8])
+        queue = method.queue.negatives().clone()
+        terms, z1, z2 = run(method, inputs)
+        method.after_step()
+        assert len(queue) == 8 * step
+        torch.testing.assert_close(terms["info_nce"], info_nce(z1, z2, queue=queue))
+
+
+def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, sentences):
+    method = build(tiny_bert, queue_size=8)
+    for _ in range(3):
+        loss = sum(method(batch(method, sentences[:8])).values())
+        method.after_step()  # before the backward pass: must not touch what it needs
+        loss.backward()
+    assert not method.queue.rows.requires_grad
+
+
+def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences):
+    method = build(tiny_bert, queue_size=8, momentum=0.9)
+    expected = [p.detach().clone() for p in method.encoder.parameters()]
+    for _ in range(3):
+        method(batch(method, sentences[:4]))
+        shake(method.encoder)
+        method.after_step()
+        for i, p in enumerate(method.encoder.parameters()):
+            expected[i] = 0.9 * expected[i] + 0.1 * p.detach()
+        for own, p in zip(method.queue.encoder.parameters(), expected, strict=True):
+            torch.testing.assert_close(own, p)
+
+
+def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences):
+    method = build(tiny_bert, queue_size=8, momentum_dropout=0.25)
+    rates = [{m.p for m in x.modules() if isinstance(m, torch.nn.Dropout)} for x in (method.queue, method.encoder)]
+    assert rates == [{0.25}, {0.1}]
+    sum(method(batch(method, sentences[:8])).values()).backward()
+    copied = list(method.queue.parameters())
+    assert all(p.grad is None and not p.requires_grad for p in copied)
+    groups = training._parameter_groups(method, 0.0)
+    trained = {id(p) for group in groups for p in group["params"]}
+    assert trained == {id(p) for p in [*method.encoder.parameters(), *method.training_head.parameters()]}
+    assert len(copied) == len(list(method.encoder.parameters()))  # no head of its own
+
+
+@pytest.mark.parametrize("dropout, equal", [(0.0, True), (0.3, False)])
+def test_the_copy_embeds_with_its_dropout(tiny_bert, sentences, dropout, equal):
+    method = build(tiny_bert, queue_size=8, momentum_dropout=dropout)
+    method(batch(method, sentences[:4]))
+    for _ in range(2):
+        method.after_step()
+    first, second = method.queue.negatives().split(4)
+    assert torch.allclose(first, second, atol=1e-6) is equal
+
+
+# -- arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"ami_weight": 1.0, "max_layer": 1}, "needs an even number of them: min_layer 0 and max_layer 1 leave 1"),
+        ({"min_layer": 2}, "max_layer must be at least 3"),
+        ({"negatives": "none", "queue_size": 8}, "set queue_size to 0"),
+        ({"negatives": "none", "positive_in_denominator": False}, "needs the positive in the denominator"),
+        ({"negatives": "all"}, "choose one of in_batch, none"),
+        ({"slicing": "heads"}, "choose one of layer_parity, head_pairs"),
+        ({"ami_samples": 1}, "ami_samples must be at least 2"),
+        ({"ami_weight": -1.0}, "ami_weight"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"momentum": 1.5}, "momentum must be at least 0, at most 1"),
+        ({"momentum_dropout": 1.0}, "momentum_dropout"),
+        ({"queue_size": -1}, "queue_size"),
+        ({"queue_size": 2.5}, "queue_size must be int"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        arguments(**options)
+
+
+def test_what_the_backbone_cannot_do_is_refused(tiny_bert):
+    with pytest.raises(ConfigError, match="max_layer 11 is beyond the 2 layers of this backbone"):
+        build(tiny_bert, ami_weight=1.0, min_layer=7, max_layer=11)
+    with pytest.raises(EncoderError, match="no attention maps"):
+        build(tiny_bert, ami_weight=1.0, pooling="first_last_mean")
+    assert build(tiny_bert, ami_weight=0.0, min_layer=7, max_layer=11, pooling="first_last_mean")  # nothing is read
+
+
+def test_head_pairs_need_an_even_number_of_heads(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    encoder.backbone.config.num_attention_heads = 3
+    with pytest.raises(ConfigError, match="even number of heads, got 3"):
+        MiCSE(encoder, arguments(ami_weight=1.0, slicing="head_pairs"))
+
+
+# -- training -------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    pass
+
+
+def train(folder, sentences, checkpoint=None):
+    config = RunConfig(
+        backbone=str(folder), batch_size=16, max_steps=8, learning_rate=1.0e-3, dev_task="none", method="micse",
+        method_arguments={"min_layer": 0, "max_layer": 2, "ami_weight": 0.1, "ami_samples": 20, "queue_size": 40, "momentum": 0.9},
+    )  # fmt: skip
+    torch.manual_seed(config.seed)
+    encoder = SentenceEncoder.from_pretrained(folder, pooling=config.pooling, dropout=config.dropout)
+    method = MiCSE(encoder, config.arguments())
+    corpus = tokenize_corpus(Corpus("toy", (tuple(sentences),)), encoder, max_length=config.max_length)
+    return method, training.train(method, corpus, config, dev=None, checkpoint=checkpoint).history
+
+
+def test_killed_and_resumed_it_has_the_same_queue_and_copy(tiny_bert, sentences, tmp_path, monkeypatch):
+    expected, whole = train(tiny_bert, sentences)
+    assert len(expected.queue.negatives()) == 40 and set(whole) >= {"info_nce", "ami"}
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
+    real, steps = training._step, []
+
+    def step(*args):
+        steps.append(args[-1])
+        values = real(*args)
+        if len(steps) == 5:
+            raise Killed  # after the update, before the queue moves
+        return values
+
+    monkeypatch.setattr(training, "_step", step)
+    with pytest.raises(Killed):
+        train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
+    torch.manual_seed(123)
+    found, resumed = train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
+    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8]
+    assert resumed.equals(whole)
+    assert {"queue.rows", "queue.filled"} <= set(found.state_dict())
+    for name, tensor in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], tensor), name
+
+
+def test_only_the_encoder_is_kept(tiny_bert, sentences, tmp_path):
+    method, _ = train(tiny_bert, sentences)
+    vectors = method.encoder.encode(sentences[:5])
+    assert abs(method.queue.encoder.encode(sentences[:5]) - vectors).max() > 1e-4
+    method.save(tmp_path / "saved")
+    again = SentenceEncoder.from_pretrained(tmp_path / "saved")
+    assert again.projection is None and abs(again.encode(sentences[:5]) - vectors).max() < 1e-6

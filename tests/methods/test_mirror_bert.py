@@ -1,0 +1,138 @@
+"""Mirror-BERT as a method: what the masked copy looks like, the loss, the attention term."""
+
+import pytest
+import torch
+
+from lib.config import ConfigError
+from lib.encoder import SentenceEncoder
+from lib.losses import attention_mutual_information, twin_info_nce
+from lib.methods import REGISTRY
+from lib.methods.mirror_bert import mask_span
+from lib.packed import AttentionMaps
+
+MirrorBERT = REGISTRY["mirror_bert"]
+MASK = 99
+
+
+def build(folder, dropout=0.1, pooling="cls", **arguments):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return MirrorBERT(encoder, MirrorBERT.Arguments(**({"min_layer": 0, "max_layer": 2} | arguments))).train()
+
+
+def batch(method, sentences):
+    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
+    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
+
+
+def rows(words, longest=None):
+    """Rows of 1 (special), 10 11 12 ..., 2 (special), 0 (padding)."""
+    longest = longest or max(words) + 2
+    made = [[1, *range(10, 10 + n), 2] + [0] * (longest - n - 2) for n in words]
+    ids = torch.tensor(made)
+    return ids, (ids != 0).long()
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 5])
+def test_a_span_of_word_pieces_is_masked_and_nothing_else(length):
+    words = [0, 1, 2, 3, 4, 7, 12] * 40
+    ids, mask = rows(words, longest=16)
+    before = ids.clone()
+    masked = mask_span(ids, mask, length, MASK, torch.Generator().manual_seed(0))
+    assert torch.equal(ids, before)
+    for n, row, old in zip(words, masked, ids, strict=True):
+        places = (row == MASK).nonzero().flatten().tolist()
+        expected = max(0, min(length, n - 1))  # one token stays
+        assert len(places) == expected
+        assert places == [min(places) + i for i in range(expected)]
+        assert all(1 <= place <= n for place in places)  # neither the first, nor the last, nor padding
+        unmasked = row != MASK
+        assert torch.equal(row[unmasked], old[unmasked])
+
+
+def test_every_place_is_the_start_equally_often():
+    ids, mask = rows([6] * 5000)
+    masked = mask_span(ids, mask, 2, MASK, torch.Generator().manual_seed(0))
+    starts = (masked == MASK).int().argmax(1)
+    shares = torch.bincount(starts, minlength=8) / 5000
+    torch.testing.assert_close(shares, torch.tensor([0, 0.2, 0.2, 0.2, 0.2, 0.2, 0, 0]), atol=0.028, rtol=0)  # 5 sigma
+
+
+def test_the_generator_decides_the_span():
+    ids, mask = rows([9] * 20)
+    first, again, other = (mask_span(ids, mask, 2, MASK, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("span", [0, 2])
+def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences):
+    method = build(request.getfixturevalue(backbone), dropout=0.0, span_length=span, temperature=0.1)
+    inputs = batch(method, sentences[:8])
+    seen = []
+    handle = method.encoder.register_forward_pre_hook(lambda module, args: seen.append(args))
+    terms = method(inputs)
+    handle.remove()
+    ids, mask = (x[:, 0] for x in inputs.values())
+    (both, both_mask), mask_id = seen[0], method.encoder.tokenizer.mask_token_id
+    assert torch.equal(both[0::2], ids) and torch.equal(both_mask, mask.repeat_interleave(2, 0))
+    changed = both[1::2] != ids
+    assert changed.sum(1).tolist() == [span] * 8 and (both[1::2][changed] == mask_id).all()
+    special = torch.isin(ids, torch.tensor(method.encoder.tokenizer.all_special_ids))
+    assert not (changed & special).any() and special.any()
+    views = method.encoder(ids, mask), method.encoder(both[1::2], mask)
+    expected = twin_info_nce(torch.stack(views, dim=1).flatten(0, 1), temperature=0.1)
+    assert set(terms) == {"twin_info_nce"}
+    torch.testing.assert_close(terms["twin_info_nce"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_attention_term_compares_the_copies(tiny_bert, sentences):
+    method = build(tiny_bert, ami_weight=0.5, ami_samples=20, padded_queries=False)
+    inputs = batch(method, sentences[:6])
+    torch.manual_seed(1)
+    terms = method(inputs)
+    torch.manual_seed(1)
+    ids, mask = (x[:, 0] for x in inputs.values())
+    masked = mask_span(ids, mask, 2, method.encoder.tokenizer.mask_token_id)
+    maps = AttentionMaps((0, 1))
+    both = torch.stack([ids, masked], dim=1).flatten(0, 1)
+    method.encoder(both, mask.repeat_interleave(2, 0), maps=maps)
+    att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
+    tokens = mask.bool()
+    valid = tokens[:, :, None] & tokens[:, None, :]
+    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(att1, att2, valid=valid, samples=20))
+    terms["ami"].backward()
+    assert method.encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
+
+
+def test_there_is_no_projection(tiny_bert):
+    method = build(tiny_bert)
+    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder"}
+    assert method.encoder.projection is None
+
+
+def test_a_span_needs_a_mask_token(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    encoder.tokenizer.mask_token = None
+    with pytest.raises(ConfigError, match="tokenizer with a mask token"):
+        MirrorBERT(encoder, MirrorBERT.Arguments())
+    assert MirrorBERT(encoder, MirrorBERT.Arguments(span_length=0))
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"span_length": -1}, "span_length"),
+        ({"ami_weight": 1.0, "max_layer": 4}, "beyond the 2 layers"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tiny_bert, arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        build(tiny_bert, **arguments)
+
+
+def test_the_prompt_is_not_masked(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="mask_prompt")
+    with pytest.raises(ConfigError, match="prompt"):
+        REGISTRY["mirror_bert"](encoder, REGISTRY["mirror_bert"].Arguments())

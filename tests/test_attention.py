@@ -1,0 +1,66 @@
+"""Attention read from an encoder: padding, positive and negative pairs, sentence shapes."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib import attention
+from lib.encoder import EncoderError, SentenceEncoder
+from lib.losses import attention_mutual_information
+
+
+@pytest.fixture
+def encoder(tiny_bert):
+    return SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1).eval()
+
+
+def test_maps_sum_to_one_over_the_tokens_and_are_zero_at_the_padding(encoder):
+    maps, mask = attention.attention_of(encoder, ["the dog runs in the park", "snow"], (0, 1))
+    assert maps.shape == (2, 2, 2, 8, 8)
+    torch.testing.assert_close(maps.sum(-1), mask[None, :, None].expand(2, 2, 2, 8).float())
+
+
+def test_information_of_a_pair_is_minus_the_loss_of_this_pair(encoder):
+    text = "the dog runs in the park"
+    found = attention.pair_information(encoder, [text], [text], layers=(0, 1), seed=3)
+    torch.manual_seed(3)
+    maps, _ = attention.attention_of(encoder.train(), [text, text], (0, 1))
+    options = {"valid": torch.ones(1, 8, 8, dtype=torch.bool), "valid_fraction_factor": False}
+    expected = -attention_mutual_information(maps[:, :1], maps[:, 1:], **options)
+    assert found == pytest.approx([expected.item()], rel=1e-5)
+
+
+def test_copies_tell_more_of_each_other_than_other_sentences(encoder, sentences):
+    first, second = sentences[:40], sentences[40:80]
+    state, mode = torch.get_rng_state(), encoder.training
+    own = attention.pair_information(encoder, first, first, layers=(0, 1))
+    other = attention.pair_information(encoder, first, second, layers=(0, 1))
+    assert own.shape == (40,) and own.mean() > 1.5 * other.mean()
+    assert attention.pair_cosine(encoder, first, first).mean() > attention.pair_cosine(encoder, first, second).mean()
+    assert torch.equal(torch.get_rng_state(), state) and encoder.training is mode
+    np.testing.assert_array_equal(own, attention.pair_information(encoder, first, first, layers=(0, 1)))
+
+
+def test_layers_beyond_the_backbone_are_refused(encoder):
+    with pytest.raises(EncoderError, match="0 to 1"):
+        attention.attention_of(encoder, ["snow"], (2,))
+
+
+def test_shapes_without_a_parser(monkeypatch):
+    monkeypatch.setattr(attention, "_parser", lambda: None)
+    shapes, meaning = attention.structures(["Yes, it is.", "No, we do.", "Yes, it is", "Is it?"])
+    assert shapes[0] == shapes[1] and len(set(shapes)) == 3 and "punctuation" in meaning
+
+
+def test_trees_with_a_parser(monkeypatch):
+    class Token:
+        def __init__(self, relation, head):
+            self.dep_, self.head = relation, type("Head", (), {"i": head})
+
+    class Parser:
+        def pipe(self, texts):
+            return [[Token("nsubj", 1), Token("ROOT", 1)] for _ in texts]
+
+    monkeypatch.setattr(attention, "_parser", Parser)
+    trees, meaning = attention.structures(["Dogs run", "Cats sleep"])
+    assert trees == ["nsubj:1 ROOT:1"] * 2 and "dependency" in meaning
