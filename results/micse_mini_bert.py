@@ -24,8 +24,8 @@ from lib.evaluation import evaluate_sts
 
 SEEDS = (48, 49, 50, 51, 52)
 EPOCHS = {1_000: 2, 10_000: 1}
-ATTENTION = {"ami_weight": 1.0e-3, "min_layer": 1, "max_layer": 5}
-MOMENTUM = {"queue_size": 384, "momentum": 0.9}
+ATTENTION = {"ami_weight": 10.0, "min_layer": 1, "max_layer": 5}
+MOMENTUM = {"queue_size": 384, "momentum": 0.995}
 NOTE = (
     "SimCSE, + AMI, + MoCo and miCSE from the mini-BERT on 1,000 Wikipedia sentences (two epochs) and 10,000 (one), [CLS], "
     "seven STS tasks, fp32. The seed draws the sentences too. Weight, layers and momentum were chosen on STS-B dev."
@@ -51,7 +51,7 @@ def sized(config: RunConfig, size: int, seed: int) -> RunConfig:
 def choose(config: RunConfig) -> None:
     """STS-B dev on 1,000 sentences of seed 7, which no table uses."""
     trials = [{"queue_size": 0, "ami_weight": 0.0}]
-    for weight in (1.0e-3, 1.0e-1, 1.0, 10.0):
+    for weight in (1.0e-3, 1.0e-1, 1.0, 10.0, 100.0):
         trials.append({"queue_size": 0, "ami_weight": weight, "min_layer": 1, "max_layer": 5})
     trials.append({"queue_size": 0, "ami_weight": 1.0, "min_layer": 3, "max_layer": 5})
     for momentum in (0.9, 0.995):
@@ -95,8 +95,9 @@ def main() -> None:
                 rows.append(run.results("sts", lambda run=run: measure(run.encoder(), data_dir), **labels))
                 average = rows[-1].query("task == 'Avg.' and aggregation == 'all'").value.iloc[0]
                 print(f"{size} {name:14s} {seed} {average:.2f} {run.id}", flush=True)
-        frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
-        print(runs.publish(frame, "small", "micse_mini_bert", NOTE, extend=True))
+            frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+            path = runs.publish(frame, "small", "micse_mini_bert", NOTE, extend=True)
+    print(path)
 
 
 if __name__ == "__main__":
