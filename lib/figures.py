@@ -304,7 +304,7 @@ def few_shot(
 
 
 # components of a method, which are no methods of their own
-_PARTS = {"SimCSE + AMI": sns.color_palette("colorblind")[8], "SimCSE + MoCo": sns.color_palette("colorblind")[9]}
+_PARTS = {"SimCSE + AMI": (0.72, 0.62, 0.0), "SimCSE + MoCo": sns.color_palette("colorblind")[9]}
 
 
 def _line_colour(method: str) -> tuple[float, float, float]:
@@ -340,22 +340,23 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 18) -> Figure:
     """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
 
     frame: encoder, layer, head, view1, view2 (natural logarithms); miCSE, Figure 8. Darker cells hold more entries; on
-    the diagonal both views attend alike. Each panel says the correlation rho.
+    the diagonal both views attend alike. Each panel has its own scale and says the correlation rho.
     """
     encoders, layers, heads = (list(frame[name].unique()) for name in ("encoder", "layer", "head"))
     shape = (len(layers), len(encoders) * len(heads))
-    fig, axes = plt.subplots(*shape, figsize=(1.5 * shape[1], 1.5 * shape[0] + 0.4), sharex=True, sharey=True)
-    low, high = frame[["view1", "view2"]].min().min(), frame[["view1", "view2"]].max().max()
-    edges = np.linspace(low, high, bins + 1)
+    fig, axes = plt.subplots(*shape, figsize=(1.35 * shape[1], 1.35 * shape[0] + 0.4), squeeze=False)
     for (encoder, layer, head), part in frame.groupby(["encoder", "layer", "head"], sort=False):
         ax = axes[layers.index(layer), encoders.index(encoder) * len(heads) + heads.index(head)]
-        ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1)
+        low, high = part[["view1", "view2"]].min().min(), part[["view1", "view2"]].max().max()
+        edges = np.linspace(low, high, bins + 1)
+        ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True)
         ax.plot([low, high], [low, high], color="0.6", lw=0.6, zorder=0)
         ax.text(0.05, 0.85, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=7)
         ax.set_title(
             f"{encoder}\nlayer {layer}, head {head}" if ax in axes[0] else f"layer {layer}, head {head}", fontsize=7
         )
-        ax.tick_params(labelsize=6)
+        ax.tick_params(labelsize=6, pad=1)
+        ax.locator_params(nbins=3)
         ax.grid(False)
     fig.supxlabel("log attention, first view", fontsize=8)
     fig.supylabel("log attention, second view", fontsize=8)
