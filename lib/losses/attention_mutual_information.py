@@ -29,8 +29,8 @@ def attention_mutual_information(
 
         MI = -1/2 log(1 - rho^2)
 
-    An entry can be drawn where `valid` allows it and both views are positive (dropout zeroes entries), above 1e-30. Rows with fewer
-    than `samples` such entries are left out; if all have fewer, all are kept and the smallest row sets the number.
+    An entry can be drawn where `valid` allows it and both views are above 1e-30 (dropout zeroes entries). Rows with
+    fewer than `samples` such entries are left out; if all have fewer, all are kept and the smallest row sets the number.
     No gradient flows through what is drawn.
 
     Args:
@@ -46,7 +46,8 @@ def attention_mutual_information(
         Scalar, -mean MI over the kept rows; 0 where no row has an entry to draw.
 
     Raises:
-        ValueError: shapes that do not fit (the index included), an odd number of layers (layer_parity) or heads (head_pairs).
+        ValueError: shapes that do not fit (the index included), an odd number of layers (layer_parity) or heads
+            (head_pairs).
     """
     if att1.shape != att2.shape or att1.dim() != 5 or att1.size(-1) != att1.size(-2):
         raise ValueError(f"att1 {tuple(att1.shape)} and att2 {tuple(att2.shape)} must be [layers, N, heads, n, n].")
