@@ -11,11 +11,10 @@ term, the layers and the momentum were chosen, with a seed of its own; nothing w
 
 from __future__ import annotations
 
-import argparse
-
 import pandas as pd
+from common import parser, small_config
 
-from lib import paths, runs
+from lib import runs
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
@@ -66,23 +65,12 @@ def measure(encoder: SentenceEncoder, data_dir) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", required=True, help="folder with senteval/ and wiki/")
-    parser.add_argument("--corpus", default="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(EPOCHS), choices=list(EPOCHS))
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
-    parser.add_argument("--choose", action="store_true", help="print the dev scores behind the choices")
-    arguments = parser.parse_args()
-    data_dir = paths.data_dir(arguments.data_dir)
-    config = RunConfig(
-        profile="small",
-        data_dir=str(data_dir),
-        corpus=arguments.corpus,
-        backbone="demo",
-        method="micse",
-        learning_rate=2.0e-4,  # as results/simcse_mini_bert.py, chosen there for SimCSE
-        dev_task="STS-B",
-    )
+    own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz", seeds=SEEDS)
+    own.add_argument("--sizes", type=int, nargs="+", default=list(EPOCHS), choices=list(EPOCHS))
+    own.add_argument("--choose", action="store_true", help="print the dev scores behind the choices")
+    arguments = own.parse_args()
+    # the learning rate was chosen for SimCSE by results/simcse_mini_bert.py
+    config, data_dir = small_config(arguments, backbone="demo", method="micse", learning_rate=2.0e-4)
     if arguments.choose:
         choose(config)
         return

@@ -12,10 +12,9 @@ averaging start that the mini-BERT was trained from, rebuilt here from the same 
 
 from __future__ import annotations
 
-import argparse
-
 import pandas as pd
 import yaml
+from common import parser, small_config
 
 from lib import backbone, paths, runs
 from lib.config import RunConfig
@@ -67,23 +66,15 @@ def measure(config: RunConfig, sizes: dict[int, tuple[int, ...]], data_dir) -> p
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", required=True, help="folder with senteval/ and wiki/")
-    parser.add_argument("--corpus", default="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz")
-    parser.add_argument("--precision", default="bf16", choices=["fp32", "bf16"])
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=list(SIZES))
-    arguments = parser.parse_args()
-    data_dir = paths.data_dir(arguments.data_dir)
-    config = RunConfig(
-        profile="small",
-        data_dir=str(data_dir),
-        corpus=arguments.corpus,
-        backbone="demo",
-        learning_rate=LEARNING_RATE,
-        dev_task="STS-B",
-        precision=arguments.precision,
+    seeds = tuple(sorted({seed for seeds in SIZES.values() for seed in seeds}))
+    own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz", seeds=seeds)
+    own.add_argument("--precision", default="bf16", choices=["fp32", "bf16"])
+    own.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), choices=list(SIZES))
+    arguments = own.parse_args()
+    config, data_dir = small_config(
+        arguments, backbone="demo", learning_rate=LEARNING_RATE, precision=arguments.precision
     )
-    wanted = {size: SIZES[size] for size in arguments.sizes}
+    wanted = {size: tuple(x for x in SIZES[size] if x in arguments.seeds) for size in arguments.sizes}
     rows = [measure(config, wanted, data_dir).assign(backbone="mini-bert")]
     if set(START_SIZES) <= set(wanted):
         values = yaml.safe_load((paths.root() / "params/small/9_backbone.yaml").read_text(encoding="utf8"))

@@ -10,12 +10,10 @@ BERT-base (Table A.1) except for the amount of data; bf16 autocast stands in for
 
 from __future__ import annotations
 
-import argparse
-
 import pandas as pd
+from common import parser, small_config
 
 from lib import paths, runs
-from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
 from lib.encoder import SentenceEncoder
@@ -46,20 +44,13 @@ def tables(encoder: SentenceEncoder, data_dir, *, transfer: bool) -> pd.DataFram
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backbone", required=True, help="folder of all-MiniLM-L6-v2")
-    parser.add_argument("--data-dir", required=True, help="folder with senteval/ and wiki/")
-    parser.add_argument("--corpus", default="wiki/wiki_sentences_00.txt.gz")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
-    arguments = parser.parse_args()
-    data_dir = paths.data_dir(arguments.data_dir)
-    config = RunConfig(
-        profile="small",
-        data_dir=str(data_dir),
-        corpus=arguments.corpus,
+    own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz", seeds=(42, 43, 44))
+    own.add_argument("--backbone", required=True, help="folder of all-MiniLM-L6-v2")
+    arguments = own.parse_args()
+    config, data_dir = small_config(
+        arguments,
         corpus_size=10_000,
         backbone=arguments.backbone,
-        dev_task="STS-B",
         eval_every=25,
         precision="bf16",
         pooling="mean",  # what MiniLM was made for

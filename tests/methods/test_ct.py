@@ -18,12 +18,7 @@ def build(folder, dropout=0.1, pooling="mean", **arguments):
     return CT(encoder, CT.Arguments(**({"min_layer": 0, "max_layer": 2} | arguments))).train()
 
 
-def batch(method, sentences):
-    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
-    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
-
-
-def test_the_encoders_start_equal_share_nothing_and_are_both_trained(tiny_bert, sentences):
+def test_the_encoders_start_equal_share_nothing_and_are_both_trained(tiny_bert, sentences, batch):
     method = build(tiny_bert, dropout=0.0)
     pairs = list(zip(method.encoder.parameters(), method.twin.parameters(), strict=True))
     assert all(torch.equal(own, other) and own is not other for own, other in pairs)
@@ -39,7 +34,7 @@ def test_the_encoders_start_equal_share_nothing_and_are_both_trained(tiny_bert, 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("negatives", [7, 2])
-def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, request, sentences):
+def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, request, sentences, batch):
     method = build(request.getfixturevalue(backbone), dropout=0.0, negatives_per_sentence=negatives)
     with torch.no_grad():
         for p in method.twin.parameters():
@@ -53,7 +48,7 @@ def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, requ
     assert abs(expected - contrastive_tension(z2, z1, negatives=negatives)) > 1e-5  # the first encoder looks
 
 
-def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences):
+def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences, batch):
     method = build(tiny_bert, ami_weight=0.5, ami_samples=20)
     inputs = batch(method, sentences[:6])
     torch.manual_seed(1)

@@ -25,11 +25,6 @@ def build(folder, dropout=0.1, pooling="cls", **options):
     return MiCSE(encoder, arguments(**options)).train()
 
 
-def batch(method, sentences):
-    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
-    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
-
-
 def run(method, inputs, seed=1):
     """Terms, and the two views that the loss saw."""
     views = []
@@ -52,7 +47,7 @@ def shake(module, scale=0.05):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout, pooling):
+def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout, pooling, batch):
     found = []
     for kind, options in ((MiCSE, arguments()), (SimCSE, SimCSE.Arguments())):
         torch.manual_seed(0)
@@ -65,7 +60,7 @@ def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout,
     torch.testing.assert_close(*found, rtol=0, atol=0)
 
 
-def test_without_negatives_it_is_positives_only(tiny_bert, sentences):
+def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
     method = build(tiny_bert, negatives="none", temperature=0.1)
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
     assert torch.equal(terms["info_nce"], positives_only(z1, z2, temperature=0.1))
@@ -73,7 +68,7 @@ def test_without_negatives_it_is_positives_only(tiny_bert, sentences):
 
 
 @pytest.mark.parametrize("included", [True, False])
-def test_the_positive_in_the_denominator(tiny_bert, sentences, included):
+def test_the_positive_in_the_denominator(tiny_bert, sentences, included, batch):
     method = build(tiny_bert, positive_in_denominator=included)
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
     assert torch.equal(terms["info_nce"], info_nce(z1, z2, include_positive=included))
@@ -85,7 +80,9 @@ def test_the_positive_in_the_denominator(tiny_bert, sentences, included):
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("padded_queries", [True, False])
 @pytest.mark.parametrize("slicing, factor", [("layer_parity", True), ("head_pairs", False)])
-def test_the_attention_term_is_the_loss_of_both_views(backbone, padded_queries, slicing, factor, request, sentences):
+def test_the_attention_term_is_the_loss_of_both_views(
+    backbone, padded_queries, slicing, factor, request, sentences, batch
+):
     options = {"slicing": slicing, "valid_fraction_factor": factor}
     method = build(
         request.getfixturevalue(backbone), ami_weight=0.5, ami_samples=20, padded_queries=padded_queries, **options
@@ -105,7 +102,7 @@ def test_the_attention_term_is_the_loss_of_both_views(backbone, padded_queries, 
     torch.testing.assert_close(terms["ami"], 0.5 * expected)
 
 
-def test_the_weight_scales_the_attention_term_alone(tiny_bert, sentences):
+def test_the_weight_scales_the_attention_term_alone(tiny_bert, sentences, batch):
     terms = {}
     for weight in (1.0e-3, 1.0):
         method = build(tiny_bert, ami_weight=weight)
@@ -114,7 +111,7 @@ def test_the_weight_scales_the_attention_term_alone(tiny_bert, sentences):
     torch.testing.assert_close(terms[1.0]["info_nce"], terms[1.0e-3]["info_nce"])
 
 
-def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences):
+def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences, batch):
     method = build(tiny_bert, ami_weight=1.0, min_layer=0, max_layer=1, slicing="head_pairs")
     run(method, batch(method, sentences[:8]))[0]["ami"].backward()
     first, second = method.encoder.backbone.encoder.layer
@@ -127,7 +124,7 @@ def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert
 
 
 @pytest.mark.parametrize("size, filled", [(10, [0, 4, 8, 10, 10]), (3, [0, 3, 3, 3, 3])])
-def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled):
+def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled, batch):
     method = build(tiny_bert, queue_size=size, momentum=1.0, momentum_dropout=0.0)
     start, seen, found = {k: v.clone() for k, v in method.encoder.state_dict().items()}, [], []
     for step in range(5):
@@ -147,7 +144,7 @@ def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, fil
     assert not method.queue.negatives().requires_grad
 
 
-def test_the_queue_holds_more_negatives_of_the_first_view(tiny_bert, sentences):
+def test_the_queue_holds_more_negatives_of_the_first_view(tiny_bert, sentences, batch):
     method = build(tiny_bert, queue_size=16)
     for step in range(3):
         inputs = batch(method, sentences[8 * step : 8 * step + 8])
@@ -158,7 +155,7 @@ def test_the_queue_holds_more_negatives_of_the_first_view(tiny_bert, sentences):
         torch.testing.assert_close(terms["info_nce"], info_nce(z1, z2, queue=queue))
 
 
-def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, sentences):
+def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, sentences, batch):
     method = build(tiny_bert, queue_size=8)
     for _ in range(3):
         loss = sum(method(batch(method, sentences[:8])).values())
@@ -167,7 +164,7 @@ def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, senten
     assert not method.queue.rows.requires_grad
 
 
-def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences):
+def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences, batch):
     method = build(tiny_bert, queue_size=8, momentum=0.9)
     expected = [p.detach().clone() for p in method.encoder.parameters()]
     for _ in range(3):
@@ -180,7 +177,7 @@ def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences):
             torch.testing.assert_close(own, p)
 
 
-def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences):
+def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, batch):
     method = build(tiny_bert, queue_size=8, momentum_dropout=0.25)
     rates = [{m.p for m in x.modules() if isinstance(m, torch.nn.Dropout)} for x in (method.queue, method.encoder)]
     assert rates == [{0.25}, {0.1}]
@@ -194,7 +191,7 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences):
 
 
 @pytest.mark.parametrize("dropout, equal", [(0.0, True), (0.3, False)])
-def test_the_copy_embeds_with_its_dropout(tiny_bert, sentences, dropout, equal):
+def test_the_copy_embeds_with_its_dropout(tiny_bert, sentences, dropout, equal, batch):
     method = build(tiny_bert, queue_size=8, momentum_dropout=dropout)
     method(batch(method, sentences[:4]))
     for _ in range(2):

@@ -20,11 +20,6 @@ def build(folder, dropout=0.1, pooling="cls", **arguments):
     return MirrorBERT(encoder, MirrorBERT.Arguments(**({"min_layer": 0, "max_layer": 2} | arguments))).train()
 
 
-def batch(method, sentences):
-    ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
-    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
-
-
 def rows(words, longest=None):
     """Rows of 1 (special), 10 11 12 ..., 2 (special), 0 (padding)."""
     longest = longest or max(words) + 2
@@ -66,7 +61,7 @@ def test_the_generator_decides_the_span():
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("span", [0, 2])
-def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences):
+def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences, batch):
     method = build(request.getfixturevalue(backbone), dropout=0.0, span_length=span, temperature=0.1)
     inputs = batch(method, sentences[:8])
     seen = []
@@ -86,7 +81,7 @@ def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone,
     torch.testing.assert_close(terms["twin_info_nce"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_attention_term_compares_the_copies(tiny_bert, sentences):
+def test_the_attention_term_compares_the_copies(tiny_bert, sentences, batch):
     method = build(tiny_bert, ami_weight=0.5, ami_samples=20, padded_queries=False)
     inputs = batch(method, sentences[:6])
     torch.manual_seed(1)

@@ -20,11 +20,6 @@ def build(folder, dropout=0.0, **arguments):
     return MLM(SentenceEncoder.from_pretrained(folder, dropout=dropout), MLM.Arguments(**arguments)).train()
 
 
-def batch(method, rows):
-    ids = method.encoder.tokenizer(rows, padding=True, return_tensors="pt")
-    return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
-
-
 def by_hand(method, inputs, seed):
     """Both losses from the unpacked Hugging Face modules, with the masks that `seed` draws."""
     torch.manual_seed(seed)
@@ -63,7 +58,7 @@ def bert(tiny_bert, tmp_path_factory):
     return folder
 
 
-def test_both_losses_equal_the_unpacked_modules(bert, sentences):
+def test_both_losses_equal_the_unpacked_modules(bert, sentences, batch):
     method = build(bert, condenser_weight=0.5, mlm_probability=0.3)
     inputs = batch(method, sentences[:16])
     expected = by_hand(method, inputs, seed=3)
@@ -75,7 +70,7 @@ def test_both_losses_equal_the_unpacked_modules(bert, sentences):
     assert not torch.isclose(*expected)
 
 
-def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(bert, sentences):
+def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(bert, sentences, batch):
     method = build(bert, condenser_weight=1.0, mlm_probability=0.9)  # something is masked in every sentence
     seen = []
 
@@ -94,7 +89,7 @@ def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(ber
     assert early is not None and early.abs().sum() > 0  # M is not detached
 
 
-def test_without_the_weight_there_is_no_late_head(bert, sentences):
+def test_without_the_weight_there_is_no_late_head(bert, sentences, batch):
     method = build(bert)
     assert method.late is None and list(method(batch(method, sentences[:8]))) == ["mlm"]
 
@@ -158,7 +153,7 @@ def test_roberta_has_its_own_head(tiny_roberta, tmp_path, sentences):
     assert run.history[["mlm", "condenser"]].notna().all(None)
 
 
-def test_whole_words_are_masked_together(tmp_path, sentences):
+def test_whole_words_are_masked_together(tmp_path, sentences, batch):
     from lib import backbone
 
     texts = [f"{sentence} underground waterfront markets" for sentence in sentences]
