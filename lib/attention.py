@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
 from lib.encoder import SentenceEncoder, pad
 from lib.losses import attention_mutual_information
+from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 from lib.packed import AttentionMaps
 
 PUNCTUATION = re.compile(r"[^\w\s]")
@@ -91,6 +93,65 @@ def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence
     finally:
         encoder.train(was_training)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
+
+
+def pair_table(
+    encoders: Mapping[str, SentenceEncoder],
+    groups: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    *,
+    layers: Sequence[int],
+    slicing: str = "layer_parity",
+) -> pd.DataFrame:
+    """`pair_cosine` and `pair_information` of groups of pairs: encoder, group, cosine, information (nats)."""
+    frames = []
+    for encoder_name, encoder in encoders.items():
+        for group, (first, second) in groups.items():
+            values = {
+                "cosine": pair_cosine(encoder, first, second),
+                "information": pair_information(encoder, first, second, layers=layers, slicing=slicing),
+            }
+            frames.append(pd.DataFrame({"encoder": encoder_name, "group": group} | values))
+    return pd.concat(frames, ignore_index=True)
+
+
+def joint_log_attention(
+    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int, seed: int = 0
+) -> pd.DataFrame:
+    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8).
+
+    Returns:
+        encoder, layer, head, view1, view2; without entries that a pass dropped or that the loss leaves out.
+    """
+    frames = []
+    for name, encoder in encoders.items():
+        was_training = encoder.training
+        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            views, _ = attention_of(encoder.train(), [sentence, sentence], layers)
+        encoder.train(was_training)
+        for i, layer in enumerate(layers):
+            for head in range(heads):
+                first, second = views[i, :, head].flatten(1).cpu()
+                both = torch.minimum(first, second) > SMALLEST_ATTENTION
+                logs = {"view1": first[both].log(), "view2": second[both].log()}
+                frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
+    return pd.concat(frames, ignore_index=True)
+
+
+def pairs_by_structure(
+    sentences: Sequence[str], *, limit: int = 60
+) -> tuple[dict[str, tuple[list[str], list[str]]], str]:
+    """Pairs of different sentences that are built alike, and built differently (miCSE, Figure 6).
+
+    Returns:
+        {"built alike": (first, second), "built differently": (first, second)} with the same first sentences, and what
+        "built" means, see `structures`.
+    """
+    built, meaning = structures(sentences)
+    alike = pd.DataFrame({"text": sentences, "built": built}).groupby("built").text.unique()
+    same = [texts[:2] for texts in alike if len(texts) > 1][:limit]
+    first, second = [a for a, _ in same], [b for _, b in same]
+    return {"built alike": (first, second), "built differently": (first, second[1:] + second[:1])}, meaning
 
 
 def structures(sentences: Sequence[str]) -> tuple[list[str], str]:

@@ -210,7 +210,7 @@ def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.
     axes[0, 0].errorbar(range(len(groups)), groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3)
     seeds = frame.seed.nunique()
     axes[0, 0].set(title=f"{title}, measured, {seeds} seed{'s' * (seeds > 1)}")
-    axes[0, 0].set_xticks(range(len(groups)), [str(v) for v in groups.index])
+    axes[0, 0].set_xticks(range(len(groups)), [f"{v:g}" if isinstance(v, float) else str(v) for v in groups.index])
     if reference is not None:
         axes[0, 1].plot(range(len(reference)), reference.value, color="0.4", marker="o", ls="--")
         axes[0, 1].set(title=f"{title}, paper, BERT-base")
@@ -279,19 +279,21 @@ def few_shot(
 ) -> Figure:
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
-    frame: sentences, value (one row per subset), and perhaps method, a line each. untuned: score before training,
-    drawn as a line.
+    frame: sentences, value (one row per subset), and perhaps method, a line each; with a column std (published values,
+    one row per size) the band is that. untuned: score before training, drawn as a line.
     """
-    fig, ax = plt.subplots(figsize=(5, 3.2))
+    fig, ax = plt.subplots(figsize=(5.4, 3.4))
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
     several = frame.method.nunique() > 1
-    for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
+    for method, part in frame.groupby("method", sort=False):
         groups = part.groupby("sentences").value.agg(["mean", "min", "max"])
+        if "std" in part:
+            deviation = part.set_index("sentences")["std"].fillna(0)
+            groups["min"], groups["max"] = groups["mean"] - deviation, groups["mean"] + deviation
         shade, label = _line_colour(method), method if several else "mean over subsets"
-        ax.plot(groups.index, groups["mean"], color=shade, marker="soD^vP"[i % 6], ms=5, label=label)
-        name = None if several else "their range"
-        ax.fill_between(groups.index, groups["min"], groups["max"], color=shade, alpha=0.15, label=name)
+        ax.plot(groups.index, groups["mean"], color=shade, marker=_MARKS.get(method, "s"), ms=5, label=label)
+        ax.fill_between(groups.index, groups["min"], groups["max"], color=shade, alpha=0.15, lw=0)
     if untuned is not None:
         ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
     ax.set(xlabel="training sentences", ylabel=ylabel, xscale="log", title=title)
@@ -299,12 +301,14 @@ def few_shot(
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     _widen(ax)
     ax.minorticks_off()
-    ax.legend()
+    band = "± std" if "std" in frame else "range over the subsets"
+    ax.legend(title=f"band: {band}", title_fontsize=8, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return fig
 
 
 # components of a method, which are no methods of their own
-_PARTS = {"SimCSE + AMI": (0.72, 0.62, 0.0), "SimCSE + MoCo": sns.color_palette("colorblind")[9]}
+_PARTS = {"SimCSE + AMI": (0.35, 0.2, 0.55), "SimCSE + MoCo": sns.color_palette("colorblind")[9]}
+_MARKS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D", "miCSE": "o"}
 
 
 def _line_colour(method: str) -> tuple[float, float, float]:
@@ -312,52 +316,54 @@ def _line_colour(method: str) -> tuple[float, float, float]:
 
 
 def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
-    """Pairs of sentences in a plane, one panel per encoder, with the rank correlation (miCSE, Figures 5 to 7).
+    """Pairs of sentences in a plane, one panel per encoder, with rank correlations (miCSE, Figures 5 to 7).
 
-    frame: encoder, the columns x and y, and perhaps group, which gives colour and symbol.
+    frame: encoder, the columns x and y, and perhaps group, which gives colour and symbol; the rank correlation is that
+    of each group, in the legend (all groups together would mostly measure how far apart they lie).
     """
     encoders = list(frame.encoder.unique())
-    fig, axes = plt.subplots(
-        1, len(encoders), figsize=(3.6 * len(encoders), 3.2), sharex=True, sharey=True, squeeze=False
-    )
+    size = (3.7 * len(encoders), 3.6)
+    fig, axes = plt.subplots(1, len(encoders), figsize=size, sharex=True, sharey=True, squeeze=False)
     groups = list(frame.group.unique()) if "group" in frame else [None]
     for ax, encoder in zip(axes[0], encoders, strict=True):
         part = frame[frame.encoder == encoder]
         for i, group in enumerate(groups):
             points = part if group is None else part[part.group == group]
-            ax.scatter(points[x], points[y], s=9, alpha=0.5, marker="o^sD"[i % 4], color=f"C{i}", label=group)
-        ax.set(
-            xlabel=xlabel,
-            ylabel=ylabel,
-            title=f"{encoder} (rank correlation {part[x].corr(part[y], method='spearman'):.2f})",
-        )
-    if groups[0] is not None:
-        axes[0, -1].legend()
+            label = f"rank correlation {points[x].corr(points[y], method='spearman'):.2f}"
+            label = label if group is None else f"{group}: {label}"
+            ax.scatter(points[x], points[y], s=9, alpha=0.5, marker="o^sD"[i % 4], color=f"C{i}", label=label)
+        ax.set(xlabel=xlabel, title=f"{encoder}, {len(part):,} pairs")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=8, handletextpad=0.2)
+    axes[0, 0].set_ylabel(ylabel)
     return fig
 
 
-def joint_histograms(frame: pd.DataFrame, *, bins: int = 18) -> Figure:
+def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
 
     frame: encoder, layer, head, view1, view2 (natural logarithms); miCSE, Figure 8. Darker cells hold more entries; on
-    the diagonal both views attend alike. Each panel has its own scale and says the correlation rho.
+    the dashed diagonal both views attend alike. All panels of a layer have the same axes; each says its correlation.
     """
     encoders, layers, heads = (list(frame[name].unique()) for name in ("encoder", "layer", "head"))
     shape = (len(layers), len(encoders) * len(heads))
-    fig, axes = plt.subplots(*shape, figsize=(1.35 * shape[1], 1.35 * shape[0] + 0.4), squeeze=False)
+    fig, axes = plt.subplots(*shape, figsize=(1.55 * shape[1] + 0.6, 1.5 * shape[0] + 0.5), squeeze=False)
+    limits = frame.groupby("layer")[["view1", "view2"]].agg(["min", "max"])
     for (encoder, layer, head), part in frame.groupby(["encoder", "layer", "head"], sort=False):
         ax = axes[layers.index(layer), encoders.index(encoder) * len(heads) + heads.index(head)]
-        low, high = part[["view1", "view2"]].min().min(), part[["view1", "view2"]].max().max()
+        low, high = limits.loc[layer].min(), limits.loc[layer].max()
         edges = np.linspace(low, high, bins + 1)
-        ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True)
-        ax.plot([low, high], [low, high], color="0.6", lw=0.6, zorder=0)
-        ax.text(0.05, 0.85, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=7)
-        ax.set_title(
-            f"{encoder}\nlayer {layer}, head {head}" if ax in axes[0] else f"layer {layer}, head {head}", fontsize=7
-        )
-        ax.tick_params(labelsize=6, pad=1)
+        ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
+        ax.plot([low, high], [low, high], color="0.3", lw=0.7, ls="--")
+        ax.text(0.05, 0.83, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=9)
+        ax.tick_params(labelsize=8, pad=1)
         ax.locator_params(nbins=3)
         ax.grid(False)
-    fig.supxlabel("log attention, first view", fontsize=8)
-    fig.supylabel("log attention, second view", fontsize=8)
+        if ax in axes[0]:
+            ax.set_title(f"{encoder}\nhead {head}", fontsize=9)
+        if ax in axes[:, 0]:
+            ax.set_ylabel(f"layer {layer}", fontsize=9)
+        else:
+            ax.set_yticklabels([])
+    fig.supxlabel("log attention in the first pass", fontsize=9)
+    fig.supylabel("log attention in the second pass", fontsize=9)
     return fig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,18 @@ def _value_and_std(cell: Any) -> tuple[Any, float]:
     return (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, float("nan"))
 
 
-def wide(paper: str, name: str) -> pd.DataFrame:
-    """One published table as printed: a row per method (and setting), a column per column."""
+def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
+    """One published table as printed: a row per method (and setting), a column per column.
+
+    Args:
+        spread: cells as text, "mean ± deviation" where the paper prints one.
+    """
     frame = table(paper, name)
+    if spread:
+        texts = [
+            f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in frame[["value", "std"]].to_numpy(float)
+        ]
+        frame = frame.assign(value=texts)
     index = ["setting", "method"] if frame.setting.any() else ["method"]
     order = frame[index].drop_duplicates()
     columns = frame.column.unique()
@@ -84,6 +94,33 @@ def compare(
     inside = (frame.difference.abs() <= 2 * known).astype(object)
     frame["within 2 std"] = inside.where(known.notna() & frame.paper.notna(), None)
     return frame.reindex([task for task in published if task in frame.index])
+
+
+def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] = ("seed",)) -> pd.Series:
+    """value minus that of the method `over` in the row with the same `paired` columns; index as in frame.
+
+    frame: method, the paired columns, value. NaN where `over` has no such row.
+    """
+    reference = frame[frame.method == over].set_index(list(paired))[value]
+    keys = pd.MultiIndex.from_frame(frame[list(paired)]) if len(paired) > 1 else frame[paired[0]]
+    return pd.Series(frame[value].to_numpy() - reference.reindex(keys).to_numpy(), index=frame.index, name="gain")
+
+
+def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] = ("method",)) -> pd.DataFrame:
+    """Mean and deviation of `value` over seeds, and the paired gain over a method: its mean, smallest and largest.
+
+    frame: method, seed, value, and what else is in `by` (the gain is taken within it).
+    """
+    paired = [name for name in by if name != "method"] + ["seed"]
+    with_gain = frame.assign(gain=gains(frame, over=over, value=value, paired=paired))
+    return with_gain.groupby(list(by), sort=False).agg(
+        mean=(value, "mean"),
+        std=(value, "std"),
+        gain=("gain", "mean"),
+        smallest=("gain", "min"),
+        largest=("gain", "max"),
+        seeds=("seed", "size"),
+    )
 
 
 def seed_statistics(values: pd.Series | np.ndarray, *, draws: int = 10_000, seed: int = 0) -> dict[str, float]:

@@ -64,3 +64,34 @@ def test_trees_with_a_parser(monkeypatch):
     monkeypatch.setattr(attention, "_parser", Parser)
     trees, meaning = attention.structures(["Dogs run", "Cats sleep"])
     assert trees == ["nsubj:1 ROOT:1"] * 2 and "dependency" in meaning
+
+
+def test_a_table_of_pairs_holds_both_quantities(encoder, sentences):
+    first, second = sentences[:5], sentences[5:10]
+    groups = {"same": (first, first), "other": (first, second)}
+    table = attention.pair_table({"one": encoder}, groups, layers=(0, 1))
+    assert table.groupby("group", sort=False).size().to_dict() == {"same": 5, "other": 5}
+    other = table[table.group == "other"]
+    np.testing.assert_array_equal(other.cosine, attention.pair_cosine(encoder, first, second))
+    np.testing.assert_array_equal(other.information, attention.pair_information(encoder, first, second, layers=(0, 1)))
+
+
+def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
+    text = "the dog runs in the park"  # 8 tokens with the special ones
+    encoders = {"first": encoder, "second": encoder}
+    frame = attention.joint_log_attention(encoders, text, layers=(0, 1), heads=2)
+    counts = frame.groupby(["encoder", "layer", "head"]).size()
+    assert len(counts) == 8 and counts.max() < 64 and counts.min() > 32  # dropout took some of 64 entries
+    assert np.isfinite(frame[["view1", "view2"]].to_numpy()).all() and not np.allclose(frame.view1, frame.view2)
+    first, second = (frame[frame.encoder == name].drop(columns="encoder").to_numpy() for name in encoders)
+    np.testing.assert_array_equal(first, second)  # the seed decides the dropout
+    assert not encoder.training
+
+
+def test_pairs_are_built_alike_or_differently(monkeypatch):
+    monkeypatch.setattr(attention, "_parser", lambda: None)
+    texts = ["one two", "three four", "one two", "yes, it is", "no, we do", "a b c d e"]
+    groups, meaning = attention.pairs_by_structure(texts)
+    assert groups["built alike"] == (["one two", "yes, it is"], ["three four", "no, we do"])
+    assert groups["built differently"] == (["one two", "yes, it is"], ["no, we do", "three four"])
+    assert "punctuation" in meaning

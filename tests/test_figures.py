@@ -1,5 +1,7 @@
 """Figures are tested by their data and their bytes, not by their pixels."""
 
+import io
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -7,8 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
-from lib import figures, paths
+from lib import figures, paths, session
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +58,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         fig = DRAWN[kind]()
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
-        if kind not in ("clusters", "attention", "joint"):  # their axes carry words
+        if kind not in ("clusters", "attention", "joint", "pairs"):  # words on the axes, or shared ones
             assert fig.axes[0].get_xlabel() and all(
                 ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
             )
@@ -100,3 +103,33 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
     assert [line.get_ydata().tolist() for line in lines] == [[2.0, 5.0], [9.0]]
     assert [line.get_label() for line in lines] == ["SimCSE", "SimCSE + AMI"]
     assert len({line.get_color() for line in lines}) == 2
+
+
+def test_published_means_are_drawn_with_their_deviation():
+    frame = pd.DataFrame({"method": "miCSE", "sentences": [10, 100], "value": [50.0, 60], "std": [2.0, np.nan]})
+    ax = figures.few_shot(frame).axes[0]
+    corners = ax.collections[0].get_paths()[0].vertices
+    assert {tuple(c) for c in corners} >= {(10, 48), (10, 52), (100, 60)}
+    assert ax.get_legend().get_title().get_text() == "band: ± std"
+
+
+def test_a_correlation_is_that_of_its_group():
+    frame = pd.DataFrame(
+        {"encoder": "e", "group": ["x"] * 3 + ["y"] * 3, "a": [1, 2, 3, 7, 8, 9], "b": [3, 2, 1, 7, 8, 9.0]}
+    )
+    ax = figures.pair_scatter(frame, x="a", y="b", xlabel="a", ylabel="b").axes[0]
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == [
+        "x: rank correlation -1.00",
+        "y: rank correlation 1.00",
+    ]
+
+
+def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
+    fig = DRAWN["sweep"]()
+    whole = io.BytesIO()
+    fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
+    small = session._palette_png(fig)
+    before, after = Image.open(whole).convert("RGB"), Image.open(io.BytesIO(small))
+    assert after.mode == "P" and after.size == before.size and len(small) < 0.6 * len(whole.getvalue())
+    difference = np.abs(np.asarray(before, dtype=int) - np.asarray(after.convert("RGB"), dtype=int))
+    assert difference.mean() < 1 and small == session._palette_png(fig)

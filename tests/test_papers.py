@@ -67,3 +67,21 @@ def test_a_cell_with_a_deviation_is_two_columns():
     table = papers.table("micse", "Table 3").set_index(["method", "column"])
     assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]
     assert table.loc[("SimCSE", "100%"), "value"] == 76.15 and np.isnan(table.loc[("SimCSE", "100%"), "std"])
+
+
+def test_wide_with_spread_is_the_printed_text():
+    table = papers.wide("micse", "Table 3", spread=True)
+    assert table.loc["SimCSE", "0.1%"] == "67.94 ± 1.16" and table.loc["SimCSE", "100%"] == "76.15"
+    assert list(table.columns) == ["0.1%", "1%", "10%", "100%"]
+
+
+def test_gains_are_paired_and_not_differences_of_means():
+    rows = [("a", 1, 10, 50.0), ("b", 1, 10, 53.0), ("a", 2, 10, 60.0), ("b", 2, 10, 61.0)]
+    rows += [("a", 1, 99, 70.0), ("b", 1, 99, 69.0), ("b", 2, 99, 1.0)]  # the last one has no partner
+    frame = pd.DataFrame(rows, columns=["method", "seed", "size", "score"], index=range(10, 17))
+    found = papers.gains(frame, over="a", value="score", paired=["size", "seed"])
+    assert found.dropna().to_dict() == {10: 0, 11: 3, 12: 0, 13: 1, 14: 0, 15: -1}
+    table = papers.gain_table(frame, over="a", value="score", by=["size", "method"])
+    assert table.loc[(10, "b"), ["mean", "gain", "smallest", "largest", "seeds"]].tolist() == [57, 2, 1, 3, 2]
+    alone = papers.gain_table(frame[frame["size"] == 10], over="a", value="score")
+    assert alone.loc["b", "gain"] == 2 and alone.loc["a", "gain"] == 0

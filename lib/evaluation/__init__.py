@@ -1,7 +1,7 @@
 """Evaluation sees only `encode(list[str]) -> array [n, D]`."""
 
 from lib.evaluation.retrieval import in_domain_retrieval
-from lib.evaluation.sts import evaluate_sts
+from lib.evaluation.sts import evaluate_sts, headline
 from lib.evaluation.transfer import evaluate_transfer
 
-__all__ = ["evaluate_sts", "evaluate_transfer", "in_domain_retrieval"]
+__all__ = ["evaluate_sts", "evaluate_transfer", "headline", "in_domain_retrieval"]

@@ -66,6 +66,21 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
     return pd.concat([frame, _average(frame)], ignore_index=True)
 
 
+def headline(rows: pd.DataFrame) -> float:
+    """The one number of `evaluate_sts` rows that tables quote: aggregation all; the average, or that of a lone task.
+
+    Raises:
+        ValueError: several tasks and no row "Avg.".
+    """
+    rows = rows[rows.aggregation == "all"]
+    rows = rows[rows.task == "Avg."] if (rows.task == "Avg.").any() else rows
+    if len(rows) != 1:
+        raise ValueError(
+            f"no single score: {', '.join(rows.task)} have no average; it takes the seven STS tasks or one."
+        )
+    return float(rows.value.iloc[0])
+
+
 def _average(frame: pd.DataFrame) -> pd.DataFrame:
     from lib.data.sts import STS_TASKS
 
