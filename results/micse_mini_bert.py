@@ -32,7 +32,8 @@ NOTE = (
 )
 CHOICE = (
     "STS-B dev scores by which the weight of AMI, its layers and the momentum were chosen for micse_mini_bert.csv: "
-    "mini-BERT, 1,000 Wikipedia sentences of seed 7, two epochs, [CLS], fp32."
+    "mini-BERT, 1,000 Wikipedia sentences of seed 7, two epochs, [CLS], fp32. "
+    "The runs were made while the method was being written, at commits that are not part of this history."
 )
 
 
