@@ -5,7 +5,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
-    python benchmarks/compare.py micse|ami|ami-tokens [--shape bert-base] [--rounds 5] [--steps 12]
+    python benchmarks/compare.py micse|ami|ami-tokens [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
 from __future__ import annotations
@@ -49,16 +49,18 @@ def make_backbone(shape: str, folder: Path) -> None:
     AutoTokenizer.from_pretrained(MINI_BERT).save_pretrained(folder)
 
 
-def demo_sentences(n: int) -> list[str]:
+def some_sentences(n: int, corpus: str) -> list[str]:
+    """Doc strings (`demo`) or a file of sentences, as lib.data.load_corpus reads it."""
     import numpy as np
 
-    from lib import demo
+    from lib import paths
+    from lib.data import load_corpus
 
-    sentences = demo.docstring_sentences()["sentence"].tolist()
+    sentences = load_corpus(corpus, paths.root()).columns[0]
     return [sentences[i] for i in np.random.default_rng(0).permutation(len(sentences))[:n]]
 
 
-def train_ours(backbone: Path, steps: int, _: str, method_name: str = "simcse", **arguments) -> list[float]:
+def train_ours(backbone: Path, steps: int, corpus_name: str, method_name: str = "simcse", **arguments) -> list[float]:
     """Seconds of each step: batch assembly, forward, backward, clipping, update, schedule."""
     from lib import training
     from lib.config import RunConfig
@@ -72,7 +74,8 @@ def train_ours(backbone: Path, steps: int, _: str, method_name: str = "simcse", 
     )  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(backbone)
     method = REGISTRY[method_name](encoder, config.arguments())
-    corpus = tokenize_corpus(Corpus("bench", (tuple(demo_sentences(BATCH * steps)),)), encoder, max_length=LENGTH)
+    sentences = tuple(some_sentences(BATCH * steps, corpus_name))
+    corpus = tokenize_corpus(Corpus("bench", (sentences,)), encoder, max_length=LENGTH)
     marks = [time.perf_counter()]
     after_step = method.after_step
     method.after_step = lambda: (after_step(), marks.append(time.perf_counter()))
@@ -80,7 +83,7 @@ def train_ours(backbone: Path, steps: int, _: str, method_name: str = "simcse", 
     return [b - a for a, b in zip(marks, marks[1:], strict=False)]
 
 
-def train_peer(backbone: Path, steps: int, _: str) -> list[float]:
+def train_peer(backbone: Path, steps: int, corpus_name: str) -> list[float]:
     """sentence-transformers' own SimCSE recipe: the same sentence twice, MultipleNegativesRankingLoss."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -97,7 +100,7 @@ def train_peer(backbone: Path, steps: int, _: str) -> list[float]:
         modules=[transformer, models.Pooling(transformer.get_embedding_dimension(), pooling_mode="cls")],
         device="cpu",
     )
-    sentences = demo_sentences(BATCH * steps)
+    sentences = some_sentences(BATCH * steps, corpus_name)
     marks: list[float] = []
 
     class Clock(TrainerCallback):
@@ -173,12 +176,12 @@ def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
     return [time.perf_counter() - start]
 
 
-def train_micse(backbone: Path, steps: int, _: str, **arguments) -> list[float]:
+def train_micse(backbone: Path, steps: int, corpus_name: str, **arguments) -> list[float]:
     """Attention of four layers, the last one not among them, as in the authors' commands for 12 layers."""
     from transformers import AutoConfig
 
     top = AutoConfig.from_pretrained(backbone).num_hidden_layers - 1
-    return train_ours(backbone, steps, "", "micse", min_layer=top - 4, max_layer=top, **arguments)
+    return train_ours(backbone, steps, corpus_name, "micse", min_layer=top - 4, max_layer=top, **arguments)
 
 
 SIDES = {
@@ -195,11 +198,12 @@ SIDES = {
 }
 
 
-def child(what: str, side: str, backbone: str, steps: int, data_dir: str) -> None:
+def child(what: str, side: str, backbone: str, arguments: argparse.Namespace) -> None:
     from lib.session import quiet
 
     quiet()
-    seconds = SIDES[what, side](Path(backbone), steps, data_dir)
+    text = arguments.data_dir if what == "evaluation" else arguments.corpus
+    seconds = SIDES[what, side](Path(backbone), arguments.steps, text)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     skip = 0 if what == "evaluation" else WARM_UP
     print("RESULT " + json.dumps({"seconds": statistics.median(seconds[skip:]), "peak_mib": peak}))
@@ -211,11 +215,12 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="minilm")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--data-dir", default="")
+    parser.add_argument("--data-dir", default="", help="folder with senteval/, for the evaluation")
+    parser.add_argument("--corpus", default="demo", help="file of sentences to train on; default: doc strings")
     parser.add_argument("--child", nargs=2, metavar=("SIDE", "BACKBONE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        child(arguments.what, *arguments.child, arguments.steps, arguments.data_dir)
+        child(arguments.what, *arguments.child, arguments)
         return
     if arguments.what == "evaluation":
         from lib import paths
@@ -228,6 +233,7 @@ def main() -> None:
             for side, results in found.items():
                 command = [sys.executable, __file__, arguments.what, "--child", side, folder]
                 command += ["--steps", str(arguments.steps), "--data-dir", arguments.data_dir]
+                command += ["--corpus", arguments.corpus]
                 output = subprocess.run(command, capture_output=True, text=True)
                 line = next((x for x in output.stdout.splitlines() if x.startswith("RESULT ")), None)
                 if line is None:

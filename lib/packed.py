@@ -63,16 +63,20 @@ def last_hidden(
         maps: filled with the attention it asks for.
 
     Returns:
-        [N, L, H] with zeros at the padding (anything with padded_queries), or [N, 1, H].
+        [N, L, H] with zeros at the padding, or [N, 1, H].
     """
-    tokens = Tokens(attention_mask.bool(), compute_padding=maps is not None and maps.padded_queries)
+    real = tokens = Tokens(attention_mask.bool())
+    wanted = maps.layers if maps is not None else ()
+    if maps is not None and maps.padded_queries:
+        tokens = Tokens(attention_mask.bool(), compute_padding=True)
     *others, last = backbone.encoder.layer
     hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
-    wanted = maps.layers if maps is not None else ()
     for i, layer in enumerate(others):
-        hidden = _layer(layer, hidden, tokens, tokens, maps=maps.found if i in wanted else None, at=i)
+        after = tokens if any(j > i for j in wanted) else real  # padding goes with the last map that is read
+        hidden = _layer(layer, hidden, tokens, tokens, maps=maps.found if i in wanted else None, at=i, after=after)
+        tokens = after
     if len(others) in wanted:  # its attention is read: all queries are needed
-        hidden = tokens.unpack(_layer(last, hidden, tokens, tokens, maps=maps.found, at=len(others)))
+        hidden = real.unpack(_layer(last, hidden, tokens, tokens, maps=maps.found, at=len(others), after=real))
         return hidden[:, :1] if first_only else hidden
     if first_only:
         first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
@@ -125,8 +129,12 @@ def _layer(
     *,
     maps: dict[int, Tensor] | None = None,
     at: int = 0,
+    after: Tokens | None = None,
 ) -> Tensor:
-    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows; its attention to maps[at]."""
+    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows; its attention to maps[at].
+
+    With `after`, which holds some of the queries, only these leave the layer (the map has them all).
+    """
     attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
     heads = attention.num_attention_heads
 
@@ -143,6 +151,8 @@ def _layer(
         context = probabilities.to(value.dtype) @ value
     else:
         context = _attend(query, key, value, keys, dropout)
+    if after is not None and after is not queries:
+        rows, queries = after.pack(queries.unpack(rows)), after
     context = queries.pack(context.transpose(1, 2).flatten(2))
     attended = layer.attention.output(context, rows)
     return layer.output(layer.intermediate(attended), attended)
