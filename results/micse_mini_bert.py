@@ -24,26 +24,27 @@ from lib.evaluation import evaluate_sts
 
 SEEDS = (48, 49, 50, 51, 52)
 EPOCHS = {1_000: 2, 10_000: 1}
-ATTENTION = {"ami_weight": 10.0, "min_layer": 1, "max_layer": 5}
+WEIGHT = {1_000: 10.0, 10_000: 1.0}  # of the attention term, by number of sentences, as the authors choose it
+LAYERS = {"min_layer": 1, "max_layer": 5}
 MOMENTUM = {"queue_size": 384, "momentum": 0.995}
 NOTE = (
     "SimCSE, + AMI, + MoCo and miCSE from the mini-BERT on 1,000 Wikipedia sentences (two epochs) and 10,000 (one), [CLS], "
-    "seven STS tasks, fp32. The seed draws the sentences too. Weight, layers and momentum were chosen on STS-B dev."
+    "seven STS tasks, fp32. The seed draws the sentences too. Weight (10 and 1), layers and momentum were chosen on STS-B dev."
 )
 CHOICE = (
     "STS-B dev scores by which the weight of AMI, its layers and the momentum were chosen for micse_mini_bert.csv: "
-    "mini-BERT, 1,000 Wikipedia sentences of seed 7, two epochs, [CLS], fp32. "
-    "The runs were made while the method was being written, at commits that are not part of this history."
+    "mini-BERT, Wikipedia sentences of seed 7 (1,000 for two epochs, 10,000 for one), layers 1 to 4 unless named, [CLS], "
+    "fp32. The runs of 1,000 sentences were made while the method was being written, at commits that are not part of this history."
 )
 
 
-def variants() -> dict[str, dict]:
-    off = {"ami_weight": 0.0, "queue_size": 0}
+def variants(size: int) -> dict[str, dict]:
+    off, attention = {"ami_weight": 0.0, "queue_size": 0}, {"ami_weight": WEIGHT[size]} | LAYERS
     return {
         "SimCSE": off,
-        "SimCSE + AMI": off | ATTENTION,
+        "SimCSE + AMI": off | attention,
         "SimCSE + MoCo": off | MOMENTUM,
-        "miCSE": ATTENTION | MOMENTUM,
+        "miCSE": attention | MOMENTUM,
     }
 
 
@@ -53,28 +54,29 @@ def sized(config: RunConfig, size: int, seed: int) -> RunConfig:
     return config.replace(corpus_size=size, corpus_seed=seed, seed=seed, epochs=EPOCHS[size], **evaluate)
 
 
-def choose(config: RunConfig) -> None:
-    """Publish the scores on STS-B dev, 1,000 sentences of seed 7, which no other table uses."""
+def trials(size: int) -> dict[str, dict]:
     off = {"ami_weight": 0.0, "queue_size": 0}
-    trials = {"SimCSE": off}
-    for weight in (1.0e-3, 1.0e-1, 1.0, 10.0, 100.0):
-        trials[f"+ AMI, weight {weight:g}, layers 1 to 4"] = off | {
-            "ami_weight": weight,
-            "min_layer": 1,
-            "max_layer": 5,
-        }
-    trials["+ AMI, weight 1, layers 3 and 4"] = off | {"ami_weight": 1.0, "min_layer": 3, "max_layer": 5}
-    for momentum in (0.9, 0.995):
-        trials[f"+ MoCo, momentum {momentum}"] = {"ami_weight": 0.0, "queue_size": 384, "momentum": momentum}
-    rows = []
-    for name, trial in trials.items():
-        found = runs.run(sized(config, 1_000, 7).replace(**trial))
-        columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
-        row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=columns)
-        rows.append(runs.label_rows(row, found.config, found.id, method=name))
-        print(f"{found.metrics['dev']:6.2f} at step {found.metrics['best_step']:3d}  {name}", flush=True)
-    frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
-    print(runs.publish(frame, "small", "micse_mini_bert_choice", CHOICE))
+    weights = {1_000: (1.0e-3, 1.0e-1, 1.0, 10.0, 100.0), 10_000: (1.0e-1, 1.0, 10.0)}[size]
+    made = {f"+ AMI, weight {weight:g}": off | {"ami_weight": weight} | LAYERS for weight in weights}
+    if size == 1_000:
+        made["+ AMI, weight 1, layers 3 and 4 only"] = off | {"ami_weight": 1.0, "min_layer": 3, "max_layer": 5}
+        for momentum in (0.9, 0.995):
+            made[f"+ MoCo, momentum {momentum}"] = {"ami_weight": 0.0, "queue_size": 384, "momentum": momentum}
+    return made | {"SimCSE": off}
+
+
+def choose(config: RunConfig, sizes: list[int]) -> None:
+    """Publish the scores on STS-B dev with sentences of seed 7, which no other table uses."""
+    for size in sizes:
+        rows = []
+        for name, trial in trials(size).items():
+            found = runs.run(sized(config, size, 7).replace(**trial))
+            columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
+            row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=columns)
+            rows.append(runs.label_rows(row, found.config, found.id, method=f"{name}, {size:,} sentences"))
+            print(f"{size} {found.metrics['dev']:6.2f} at step {found.metrics['best_step']:3d}  {name}", flush=True)
+        frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+        print(runs.publish(frame, "small", "micse_mini_bert_choice", CHOICE, extend=True))
 
 
 def measure(encoder: SentenceEncoder, data_dir) -> pd.DataFrame:
@@ -89,12 +91,12 @@ def main() -> None:
     # the learning rate was chosen for SimCSE by results/simcse_mini_bert.py
     config, data_dir = small_config(arguments, backbone="demo", method="micse", learning_rate=2.0e-4)
     if arguments.choose:
-        choose(config)
+        choose(config, arguments.sizes)
         return
     rows = []
     for size in arguments.sizes:
         for seed in arguments.seeds:
-            for name, change in variants().items():
+            for name, change in variants(size).items():
                 run = runs.run(sized(config, size, seed).replace(**change))
                 labels = {"paper": "micse", "table": "Table 3", "method": f"{name}, {size:,} sentences"}
                 rows.append(run.results("sts", lambda run=run: measure(run.encoder(), data_dir), **labels))
