@@ -1,0 +1,93 @@
+"""tensor_modulus against an obvious loop, hand values, its limits and its gradient."""
+
+import math
+
+import pytest
+import torch
+
+from lib.losses import tensor_modulus
+
+
+def norm(u):
+    return math.sqrt(sum(x * x for x in u))
+
+
+def loop_reference(h, g, p, q, halved):
+    h, g, p, q = (x.tolist() for x in (h, g, p, q))
+    total, sentences = 0.0, len(h) // 2
+    for k in range(sentences):
+        i, j = 2 * k, 2 * k + 1
+        cosine = sum(x * y for x, y in zip(h[i], g[j], strict=True)) / norm(h[i]) / norm(g[j])
+        weight = -math.log(cosine if cosine > 0 else 1e-4)
+        distance = norm([x - y for x, y in zip(p[i], q[j], strict=True)])
+        total += weight * distance / ((2 if halved else 1) * (norm(p[i]) + norm(q[j])))
+    return total / sentences
+
+
+def draw(rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    h, g = torch.randn(2, rows, 6, generator=generator, dtype=torch.float64)
+    p, q = torch.randn(2, rows, 5, generator=generator, dtype=torch.float64)
+    return h, g, p, q
+
+
+@pytest.mark.parametrize("rows", [2, 20])
+@pytest.mark.parametrize("halved", [True, False])
+def test_equals_the_loop_with_cosines_of_both_signs(rows, halved):
+    tensors = draw(rows)
+    assert tensor_modulus(*tensors, halved=halved).item() == pytest.approx(loop_reference(*tensors, halved), rel=1e-12)
+    cosines = torch.cosine_similarity(tensors[0][0::2], tensors[1][1::2])
+    assert rows == 2 or ((cosines > 0).any() and (cosines < 0).any())
+
+
+def test_hand_values():
+    """Cosine 1/2, lengths 3 and 1 in the same direction: log 2 * 2/4, halved."""
+    h = torch.tensor([[1.0, 0.0], [9.0, 9.0]])
+    g = torch.tensor([[9.0, 9.0], [0.5, math.sqrt(0.75)]])
+    p, q = torch.tensor([[3.0, 0.0], [7.0, 7.0]]), torch.tensor([[7.0, 7.0], [1.0, 0.0]])
+    assert tensor_modulus(h, g, p, q).item() == pytest.approx(math.log(2) / 4)
+    assert tensor_modulus(h, g, p, q, halved=False).item() == pytest.approx(math.log(2) / 2)
+
+
+def test_it_vanishes_for_equal_directions_or_equal_vectors():
+    h, g, p, q = draw(8)
+    other = h.roll(-1, 0)[0::2].repeat_interleave(2, 0)  # row 2k + 1 of g lies along row 2k of h
+    along = h[0::2].repeat_interleave(2, 0) * 3
+    assert tensor_modulus(h, along, p, q).item() == pytest.approx(0, abs=1e-9)
+    assert tensor_modulus(h, other, p, p[0::2].repeat_interleave(2, 0)).item() == 0
+    zero = torch.zeros_like(p, requires_grad=True)
+    loss = tensor_modulus(h, g, zero, zero)
+    loss.backward()
+    assert loss.item() == 0 and zero.grad.isfinite().all()
+
+
+def test_only_the_even_rows_of_one_and_the_odd_rows_of_the_other_encoder_count():
+    tensors = [x.requires_grad_() for x in draw(8)]
+    tensor_modulus(*tensors).backward()
+    h, g, p, q = (x.grad for x in tensors)
+    assert not h[1::2].any() and not g[0::2].any() and not p[1::2].any() and not q[0::2].any()
+    assert p[0::2].any(1).all() and q[1::2].any(1).all()
+
+
+def test_a_negative_cosine_is_a_constant_and_the_lengths_still_learn():
+    h, g, p, q = (x.requires_grad_() for x in draw(40, seed=3))
+    cosines = torch.cosine_similarity(h[0::2], g[1::2])
+    tensor_modulus(h, g, p, q).backward()
+    negative = cosines < 0
+    assert negative.any() and not h.grad[0::2][negative].any() and p.grad[0::2][negative].any(1).all()
+    assert h.grad[0::2][~negative].any(1).all()
+
+
+def test_the_gradient_is_that_of_both_factors():
+    tensors = [x.requires_grad_() for x in draw(6, seed=5)]
+    torch.autograd.gradcheck(lambda *x: tensor_modulus(*x), tensors)
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    h, g, p, q = draw(4)
+    with pytest.raises(ValueError, match=r"\[2N, D\]"):
+        tensor_modulus(h, g[:2], p, q)
+    with pytest.raises(ValueError, match=r"\[2N, E\]"):
+        tensor_modulus(h, g, p[:2], q[:2])
+    with pytest.raises(ValueError, match="2N"):
+        tensor_modulus(h[:3], g[:3], p[:3], q[:3])
