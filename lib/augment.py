@@ -9,21 +9,25 @@ import numpy as np
 from lib.data.corpus import Corpus
 
 _PATTERN = re.compile(r"(crop|word_deletion|word_repetition)\((0?\.\d+)\)|none|delete_one_word|shuffle")
+_TRANSLATION = re.compile(r"(round_trip|round_trip_pairs)\(([^,()]+),([^,()]+)\)")
 
 
 def parse(name: str) -> tuple[str, float]:
-    """`none`, `delete_one_word`, `shuffle`, `crop(0.1)`, `word_deletion(0.2)`, `word_repetition(0.2)` -> name, rate.
+    """`none`, `delete_one_word`, `shuffle`, `crop(0.1)`, `word_deletion(0.2)`, `word_repetition(0.2)` -> name, rate;
+    `round_trip(THERE,BACK)`, `round_trip_pairs(THERE,BACK)`, two translation models -> name, 0.
 
     Raises:
         lib.config.ConfigError: anything else.
     """
     from lib.config import ConfigError
 
+    if translation := _TRANSLATION.fullmatch(name):
+        return translation[1], 0.0
     match = _PATTERN.fullmatch(name)
     if not match:
         raise ConfigError(
             f"augmentation {name!r} is unknown: choose none, delete_one_word, shuffle, or crop, word_deletion, "
-            "word_repetition with a rate, for example word_deletion(0.2)."
+            "word_repetition with a rate, for example word_deletion(0.2), or round_trip(THERE,BACK) with two models."
         )
     return (match[1], float(match[2])) if match[1] else (name, 0.0)
 
@@ -60,10 +64,12 @@ def augment(sentence: str, name: str, rate: float, random: np.random.Generator) 
 
 
 def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
-    """Plain sentences -> pairs (sentence, view). `none` returns the corpus as it is.
+    """Plain sentences -> pairs (sentence, view). `none` returns the corpus as it is; `round_trip` gives the translated
+    sentences in place of the others, `round_trip_pairs` both (what TNCSE's authors do is not stated).
 
     Raises:
         lib.config.ConfigError: an augmentation was asked for pairs or triples, which are two views already.
+        lib.data.DataError: a translation model cannot be loaded.
     """
     kind, rate = parse(name)
     if kind == "none":
@@ -74,6 +80,12 @@ def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
         raise ConfigError(
             f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}."
         )
+    if translation := _TRANSLATION.fullmatch(name):
+        from lib.round_trip import round_trip
+
+        translated = tuple(round_trip(corpus.columns[0], translation[2].strip(), translation[3].strip()))
+        columns = (translated,) if kind == "round_trip" else (corpus.columns[0], translated)
+        return Corpus(f"{corpus.name}, {name}", columns)
     random = np.random.default_rng(seed)
     views = tuple(augment(sentence, kind, rate, random) for sentence in corpus.columns[0])
     return Corpus(f"{corpus.name}, {name}", (corpus.columns[0], views))
