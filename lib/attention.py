@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from lib.encoder import SentenceEncoder, pad
+from lib.geometry import attention_shares, cls_energy
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 from lib.packed import AttentionMaps
@@ -152,6 +155,111 @@ def pairs_by_structure(
     same = [texts[:2] for texts in alike if len(texts) > 1][:limit]
     first, second = [a for a, _ in same], [b for _, b in same]
     return {"built alike": (first, second), "built differently": (first, second[1:] + second[:1])}, meaning
+
+
+TOKEN_GROUPS = ("[CLS]", "[SEP]", "punctuation", "function words", "content words")
+
+
+def _batches(encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: int) -> Iterator[list[list[int]]]:
+    """Token ids in batches of similar length, at most batch_tokens tokens each, padding included."""
+    ids = sorted(encoder.tokenize(sentences), key=len, reverse=True)
+    while ids:
+        size = max(1, batch_tokens // len(ids[0]))
+        yield ids[:size]
+        ids = ids[size:]
+
+
+def _token_groups(encoder: SentenceEncoder) -> Tensor:
+    """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS.
+
+    Function words are scikit-learn's English stop words; a piece that continues a word is content.
+    """
+    tokenizer = encoder.tokenizer
+    found = []
+    for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
+        text = (piece or "").replace("\u0120", "").replace("\u2581", "").lower()
+        if text in ENGLISH_STOP_WORDS:
+            found.append(3)
+        else:
+            found.append(2 if text and not any(c.isalnum() for c in text) else 4)
+    opening, closing = tokenizer("")["input_ids"]
+    found[opening], found[closing] = 0, 1
+    return torch.tensor(found)
+
+
+@torch.no_grad()
+def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
+    """Share of attention that each group of tokens receives in each layer, without dropout: layer, group, share.
+
+    Mean over sentences, heads and queries; also `tokens`, the group's share of the tokens, which uniform attention
+    would give it. Streamed: one batch of attention is held at a time.
+    """
+    layers = tuple(range(encoder.backbone.config.num_hidden_layers))
+    group_of, count = _token_groups(encoder).to(encoder.device), len(TOKEN_GROUPS)
+    shares, tokens = torch.zeros(len(layers), count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+    with _evaluation_mode(encoder):
+        for ids in _batches(encoder, sentences, batch_tokens):
+            input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+            maps = AttentionMaps(layers)
+            encoder(input_ids, mask, maps=maps)
+            groups = group_of[input_ids]
+            shares += attention_shares(maps.probabilities(), mask, groups, count).sum(1).cpu()
+            uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
+            tokens += attention_shares(uniform[None, :, None], mask, groups, count).sum((0, 1)).cpu()
+    rows = [
+        (layer, group, float(shares[i, k]) / len(sentences), float(tokens[k]) / len(sentences))
+        for i, layer in enumerate(layers)
+        for k, group in enumerate(TOKEN_GROUPS)
+    ]
+    return pd.DataFrame(rows, columns=["layer", "group", "share", "tokens"])
+
+
+@torch.no_grad()
+def mean_attention(
+    encoder: SentenceEncoder, sentences: Sequence[str], *, length: int = 16, batch_tokens: int = 2048
+) -> pd.DataFrame:
+    """Attention between the first `length` places, mean over heads and over the sentences that are as long or longer.
+
+    Returns:
+        layer, query, key, value (JTCSE, Figure 9); empty when no sentence is long enough.
+    """
+    layers = tuple(range(encoder.backbone.config.num_hidden_layers))
+    total, count = torch.zeros(len(layers), length, length, dtype=torch.float64), 0
+    with _evaluation_mode(encoder):
+        for ids in _batches(encoder, sentences, batch_tokens):
+            ids = [row for row in ids if len(row) >= length]
+            if not ids:
+                break
+            maps = AttentionMaps(layers)
+            encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device), maps=maps)
+            total += maps.probabilities()[..., :length, :length].mean(2).sum(1).cpu()
+            count += len(ids)
+    layer, query, key = np.indices(total.shape).reshape(3, -1)
+    frame = pd.DataFrame({"layer": layer, "query": query, "key": key, "value": (total / max(count, 1)).flatten()})
+    return frame if count else frame.iloc[:0]
+
+
+@torch.no_grad()
+def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
+    """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0. Streamed."""
+    total = torch.zeros(encoder.backbone.config.num_hidden_layers, dtype=torch.float64)
+    with _evaluation_mode(encoder):
+        for ids in _batches(encoder, sentences, batch_tokens):
+            input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+            output = encoder.run_backbone(input_ids, mask, output_hidden_states=True)
+            for i, hidden in enumerate(output.hidden_states[1:]):
+                total[i] += cls_energy(hidden.float(), mask).sum().cpu()
+    return pd.Series((total / len(sentences)).numpy(), name="E_CLS").rename_axis("layer")
+
+
+@contextmanager
+def _evaluation_mode(encoder: SentenceEncoder) -> Iterator[None]:
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        yield
+    finally:
+        encoder.train(was_training)
 
 
 def structures(sentences: Sequence[str]) -> tuple[list[str], str]:

@@ -52,6 +52,31 @@ def attention_entropy(probabilities: Tensor) -> Tensor:
     return torch.special.entr(probabilities).sum(-1) / math.log(probabilities.size(-1))
 
 
+def cls_energy(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Length of the first token's vector over the Frobenius norm of all others (JTCSE, Eq. 6).
+
+    hidden: [..., N, L, D], the hidden states of a layer; mask: [N, L], padding on the right -> [..., N]. Infinite for a
+    sentence of one token.
+    """
+    lengths = hidden.norm(dim=-1) * mask  # [..., N, L]
+    return lengths[..., 0] / lengths[..., 1:].norm(dim=-1)
+
+
+def attention_shares(attention: Tensor, mask: Tensor, groups: Tensor, count: int) -> Tensor:
+    """How much of the attention of a sentence's tokens goes to each group of tokens, mean over heads and queries.
+
+    Args:
+        attention: [layers, N, heads, L, L], rows over the keys; mask: [N, L].
+        groups: [N, L] int64, the group of every token; padding is not looked at.
+
+    Returns:
+        [layers, N, count], which sums to 1 over the groups.
+    """
+    received = (attention.mean(2) * mask[:, :, None]).sum(2) / mask.sum(1)[:, None]  # [layers, N, L]
+    shares = received.new_zeros(*received.shape[:2], count)
+    return shares.scatter_add_(2, groups.expand_as(received), received * mask)
+
+
 def singular_values(x: Vectors) -> np.ndarray:
     """Singular values of the embedding matrix [N, D], divided by the largest, in falling order (SimCSE Fig. F.1)."""
     values = torch.linalg.svdvals(torch.as_tensor(x).float()).numpy()

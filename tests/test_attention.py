@@ -95,3 +95,47 @@ def test_pairs_are_built_alike_or_differently(monkeypatch):
     assert groups["built alike"] == (["one two", "yes, it is"], ["three four", "no, we do"])
     assert groups["built differently"] == (["one two", "yes, it is"], ["no, we do", "three four"])
     assert "punctuation" in meaning
+
+
+def by_sentence(encoder, text):
+    """Attention [layers, heads, L, L] and hidden states [layers, L, D] of one sentence from the plain backbone."""
+    peer = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
+    inputs = peer.tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        output = peer.backbone(**inputs, output_attentions=True, output_hidden_states=True)
+    return torch.cat(output.attentions), torch.cat(output.hidden_states[1:]), inputs["input_ids"][0].tolist()
+
+
+def test_token_shares_are_means_over_sentences_heads_and_queries(encoder, sentences):
+    texts = ["snow.", "the dog runs in the park .", "rain", "a cat : street"]
+    groups = {"[CLS]": 0, "[SEP]": 1, ".": 2, ":": 2, "the": 3, "in": 3, "a": 3}
+    expected, tokens = np.zeros((2, 5)), np.zeros(5)
+    for text in texts:
+        maps, _, ids = by_sentence(encoder, text)
+        for key, piece in enumerate(encoder.tokenizer.convert_ids_to_tokens(ids)):
+            expected[:, groups.get(piece, 4)] += maps[:, :, :, key].mean((1, 2)).numpy() / len(texts)
+            tokens[groups.get(piece, 4)] += 1 / len(ids) / len(texts)
+    for batch_tokens in (9, 2048):
+        found = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
+        assert encoder.training and list(found.group[:5]) == list(attention.TOKEN_GROUPS)
+        np.testing.assert_allclose(found.share.to_numpy().reshape(2, 5), expected, atol=1e-5)
+        np.testing.assert_allclose(found.tokens[:5], tokens, atol=1e-6)
+
+
+def test_mean_attention_takes_the_sentences_that_are_long_enough(encoder):
+    texts = ["snow", "the dog runs in the park", "a cat eats in the house"]
+    expected = np.mean([by_sentence(encoder, text)[0][:, :, :5, :5].mean(1).numpy() for text in texts[1:]], axis=0)
+    found = attention.mean_attention(encoder, texts, length=5)
+    np.testing.assert_allclose(found.value.to_numpy().reshape(2, 5, 5), expected, atol=1e-5)
+    assert found.iloc[7].tolist()[:3] == [0, 1, 2]
+    assert attention.mean_attention(encoder, texts, length=30).empty
+
+
+def test_cls_energies_are_those_of_each_sentence(encoder, sentences):
+    expected = np.zeros(2)
+    for text in sentences[:7]:
+        hidden = by_sentence(encoder, text)[1]
+        expected += (hidden[:, 0].norm(dim=-1) / hidden[:, 1:].flatten(1).norm(dim=-1)).numpy() / 7
+    for batch_tokens in (12, 2048):
+        found = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

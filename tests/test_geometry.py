@@ -5,7 +5,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.geometry import alignment, attention_entropy, singular_values, uniformity, whitening
+from lib.geometry import (
+    alignment,
+    attention_entropy,
+    attention_shares,
+    cls_energy,
+    singular_values,
+    uniformity,
+    whitening,
+)
 
 
 def test_uniformity_equals_pdist_and_does_not_depend_on_the_block_size():
@@ -58,3 +66,33 @@ def test_attention_entropy_is_1_for_uniform_and_0_for_one_key():
     assert torch.equal(attention_entropy(single), torch.zeros(2, 3, 5))
     two = torch.tensor([0.5, 0.5, 0.0, 0.0])
     assert attention_entropy(two).item() == pytest.approx(0.5)  # log 2 / log 4
+
+
+def test_cls_energy_is_the_first_vectors_length_over_that_of_all_others():
+    hidden = torch.tensor([[[3.0, 4.0], [0.0, 2.0], [1.0, 2.0], [9.0, 9.0]]])
+    mask = torch.tensor([[1, 1, 1, 0]])
+    assert cls_energy(hidden, mask).tolist() == pytest.approx([5 / 3])
+    layers = torch.stack([hidden, 2 * hidden, hidden + 1])
+    found = cls_energy(layers, mask)
+    assert found.shape == (3, 1) and found[0, 0] == found[1, 0] != found[2, 0]
+
+
+def test_attention_shares_are_those_of_the_obvious_loop():
+    generator = torch.Generator().manual_seed(0)
+    lengths = [5, 3]
+    attention = torch.zeros(2, 2, 3, 5, 5)
+    for n, length in enumerate(lengths):
+        attention[:, n, :, :length, :length] = torch.rand(2, 3, length, length, generator=generator).softmax(-1)
+    attention[:, 1, :, 3:, :3] = 0.7  # padded queries do not count
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    groups = torch.tensor([[0, 2, 1, 2, 1], [0, 2, 2, 0, 0]])
+    found = attention_shares(attention, mask, groups, 3)
+    for layer in range(2):
+        for n, length in enumerate(lengths):
+            expected = [0.0] * 3
+            for head in range(3):
+                for query in range(length):
+                    for key in range(length):
+                        expected[groups[n, key]] += attention[layer, n, head, query, key].item() / 3 / length
+            assert found[layer, n].tolist() == pytest.approx(expected, abs=1e-6)
+    torch.testing.assert_close(found.sum(-1), torch.ones(2, 2))
