@@ -5,7 +5,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
-    python benchmarks/compare.py micse|ami|ami-tokens [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
+    python benchmarks/compare.py micse|ami|ami-tokens|jtcse [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
 from __future__ import annotations
@@ -184,7 +184,22 @@ def train_micse(backbone: Path, steps: int, corpus_name: str, **arguments) -> li
     return train_ours(backbone, steps, corpus_name, "micse", min_layer=top - 4, max_layer=top, **arguments)
 
 
+def train_twins(backbone: Path, steps: int, corpus_name: str) -> list[float]:
+    """JTCSE with cross-attention in every second layer, as the paper has it."""
+    from transformers import AutoConfig
+
+    layers = AutoConfig.from_pretrained(backbone).num_hidden_layers // 2
+    return train_ours(backbone, steps, corpus_name, "jtcse", cross_attention_layers=layers)
+
+
+def train_two(backbone: Path, steps: int, corpus_name: str) -> list[float]:
+    """Two SimCSE encoders one after the other: twice the step of one."""
+    return [2 * seconds for seconds in train_ours(backbone, steps, corpus_name)]
+
+
 SIDES = {
+    ("jtcse", "ours"): train_twins,
+    ("jtcse", "peer"): train_two,
     ("training", "ours"): train_ours,
     ("training", "peer"): train_peer,
     ("micse", "ours"): train_micse,

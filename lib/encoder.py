@@ -212,18 +212,33 @@ class SentenceEncoder(nn.Module):
         with self.precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, maps: packed.AttentionMaps | None = None) -> Tensor:
-        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` is filled on the way.
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        maps: packed.AttentionMaps | None = None,
+        first_token: packed.FirstToken | None = None,
+    ) -> Tensor:
+        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; the others are filled on the way.
 
         Raises:
             EncoderError: attention was asked for and this encoder cannot give it.
         """
-        if maps is not None:
-            self.check_attention(maps.layers)
+        for read in (maps, first_token):
+            if read is not None:
+                self.check_attention(read.layers)
         if self._is_packed:
             with self.precision(input_ids.device):
                 first_only = self.pooling == "cls"
-                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, maps=maps)
+                last = packed.last_hidden(
+                    self.backbone,
+                    input_ids,
+                    attention_mask,
+                    first_only=first_only,
+                    maps=maps,
+                    first_token=first_token,
+                )
             output = BaseModelOutput(last_hidden_state=last)
         else:
             every_layer = self.pooling in _NEEDS_ALL_LAYERS

@@ -367,3 +367,67 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     fig.supxlabel("log attention in the first pass", fontsize=9)
     fig.supylabel("log attention in the second pass", fontsize=9)
     return fig
+
+
+def modulus_surface(frame: pd.DataFrame) -> Figure:
+    """The tensor-modulus loss over the ratio of two lengths and the cosine between them (JTCSE, Figure 3).
+
+    frame: k (ratio), t (cosine), loss; a full grid.
+    """
+    grid = frame.pivot(index="t", columns="k", values="loss")
+    fig, ax = plt.subplots(figsize=(5.4, 3.6))
+    levels = np.linspace(0, grid.to_numpy().max(), 13)
+    shades = ax.contourf(grid.columns, grid.index, grid, levels=levels, cmap="viridis")
+    lines = ax.contour(grid.columns, grid.index, grid, levels=levels[1:-1:2], colors="white", linewidths=0.7)
+    ax.clabel(lines, fmt="%.2f", fontsize=8)
+    fig.colorbar(shades, label="loss (lower is better)")
+    ax.set(xlabel="k, ratio of the two lengths", ylabel="t, cosine between the vectors", xscale="log")
+    return fig
+
+
+def token_shares(frame: pd.DataFrame) -> Figure:
+    """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
+
+    frame: encoder, layer, group, share, tokens (lib.attention.token_shares).
+    """
+    encoders, groups = list(frame.encoder.unique()), list(frame.group.unique())
+    size = (2.6 * len(encoders) + 1.6, 3)
+    fig, axes = plt.subplots(1, len(encoders), figsize=size, sharey=True, squeeze=False)
+    for ax, encoder in zip(axes[0], encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        for i, group in enumerate(groups):
+            rows = part[part.group == group].sort_values("layer")
+            ax.plot(rows.layer, rows.share, color=f"C{i}", marker="osD^v"[i % 5], ms=3.5, label=group)
+            ax.axhline(rows.tokens.iloc[0], color=f"C{i}", ls="--", lw=0.7)
+        ax.set(title=encoder, xlabel="layer", ylim=(0, None))
+    axes[0, 0].set_ylabel("share of the attention")
+    axes[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
+    return fig
+
+
+def labelled_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
+    """One named point per encoder, and the rank correlation of the two quantities (JTCSE, Figure 10).
+
+    frame: encoder, the columns x and y.
+    """
+    fig, ax = plt.subplots(figsize=(5.6, 3.8))
+    for i, row in enumerate(frame.itertuples()):
+        ax.plot(getattr(row, x), getattr(row, y), "osD^vP"[i % 6], color=colour(row.encoder), ms=7)
+        place = (getattr(row, x), getattr(row, y))
+        ax.annotate(row.encoder, place, textcoords="offset points", xytext=(6, 4), fontsize=8)
+    correlation = frame[x].corr(frame[y], method="spearman")
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=f"{len(frame)} encoders, rank correlation {correlation:.2f}")
+    ax.margins(0.18)
+    _widen(ax)
+    return fig
+
+
+def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str) -> Figure:
+    """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
+    fig, ax = plt.subplots(figsize=(5.6, 3.4))
+    for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
+        ax.plot(part[x], part.value, color=f"C{i}", marker="osD^vP"[i % 6], ms=5, label=method)
+    ax.set(xlabel=xlabel, ylabel=ylabel, xticks=sorted(frame[x].unique()))
+    _widen(ax)
+    ax.legend()
+    return fig

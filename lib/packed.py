@@ -47,6 +47,18 @@ class AttentionMaps:
         return torch.stack([self.found[i] for i in self.layers])
 
 
+@dataclass
+class FirstToken:
+    """Asks a forward pass for what the first token sees in these layers (0-based), without changing the pass.
+
+    After it `found[layer]` is (hidden [N, H], query [N, heads, 1, d], key, value [N, heads, L, d], keys): the first
+    token before the layer, its query, what it may look at, and which places those are ([N, 1, 1, L] bool, None: all).
+    """
+
+    layers: tuple[int, ...]
+    found: dict[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]] = field(default_factory=dict)
+
+
 def last_hidden(
     backbone: nn.Module,
     input_ids: Tensor,
@@ -54,13 +66,14 @@ def last_hidden(
     *,
     first_only: bool,
     maps: AttentionMaps | None = None,
+    first_token: FirstToken | None = None,
 ) -> Tensor:
     """Last layer of a backbone that `supports` accepts.
 
     Args:
         input_ids, attention_mask: [N, L], padding on the right.
         first_only: return [N, 1, H], the first token of every sentence.
-        maps: filled with the attention it asks for.
+        maps, first_token: filled with what they ask for.
 
     Returns:
         [N, L, H] with zeros at the padding, or [N, 1, H].
@@ -71,17 +84,32 @@ def last_hidden(
         tokens = Tokens(attention_mask.bool(), compute_padding=True)
     *others, last = backbone.encoder.layer
     hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
+    read: dict[str, Any] = {"maps": maps, "first_token": first_token}
     for i, layer in enumerate(others):
         after = tokens if any(j > i for j in wanted) else real  # padding goes with the last map that is read
-        hidden = _layer(layer, hidden, tokens, tokens, maps=maps.found if i in wanted else None, at=i, after=after)
+        hidden = _layer(layer, hidden, tokens, tokens, after=after, at=i, **read)
         tokens = after
+    read["at"] = len(others)
     if len(others) in wanted:  # its attention is read: all queries are needed
-        hidden = real.unpack(_layer(last, hidden, tokens, tokens, maps=maps.found, at=len(others), after=real))
+        hidden = real.unpack(_layer(last, hidden, tokens, tokens, after=real, **read))
         return hidden[:, :1] if first_only else hidden
     if first_only:
         first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
-        return _layer(last, hidden, tokens, first, hidden[tokens.starts()]).unsqueeze(1)
-    return tokens.unpack(_layer(last, hidden, tokens, tokens))
+        return _layer(last, hidden, tokens, first, hidden[tokens.starts()], **read).unsqueeze(1)
+    return tokens.unpack(_layer(last, hidden, tokens, tokens, **read))
+
+
+def first_token_layer(
+    layer: Any, hidden: Tensor, query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None
+) -> Tensor:
+    """One layer for the first tokens alone, from queries, keys and values made elsewhere (see FirstToken).
+
+    hidden [N, H] is the residual; query [N, heads, 1, d]; key, value [N, heads, L, d] -> [N, H].
+    """
+    attention = layer.attention.self
+    context = _attend(query, key, value, keys, attention.dropout.p if attention.training else 0.0)
+    attended = layer.attention.output(context.transpose(1, 2).flatten(1), hidden)
+    return layer.output(layer.intermediate(attended), attended)
 
 
 def run_layers(layers: Iterable[nn.Module], hidden: Tensor, tokens: Tokens) -> Tensor:
@@ -127,13 +155,15 @@ def _layer(
     queries: Tokens,
     query_hidden: Tensor | None = None,
     *,
-    maps: dict[int, Tensor] | None = None,
     at: int = 0,
+    maps: AttentionMaps | None = None,
+    first_token: FirstToken | None = None,
     after: Tokens | None = None,
 ) -> Tensor:
-    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows; its attention to maps[at].
+    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows.
 
-    With `after`, which holds some of the queries, only these leave the layer (the map has them all).
+    Layer `at` fills maps and first_token if they ask for it. With `after`, which holds some of the queries, only these
+    leave the layer (the map has them all).
     """
     attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
     heads = attention.num_attention_heads
@@ -145,9 +175,12 @@ def _layer(
     value = split(attention.value(hidden), tokens)
     keys = None if tokens.keys is None else tokens.keys[:, None, None, :]
     dropout = attention.dropout.p if attention.training else 0.0
-    if maps is not None:
+    if first_token is not None and at in first_token.layers:
+        first_hidden = rows if query_hidden is not None else hidden[tokens.starts()]
+        first_token.found[at] = first_hidden, query[:, :, :1], key, value, keys
+    if maps is not None and at in maps.layers:
         probabilities = _probabilities(query, key, keys, dropout)
-        maps[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
+        maps.found[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
         context = probabilities.to(value.dtype) @ value
     else:
         context = _attend(query, key, value, keys, dropout)

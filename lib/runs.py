@@ -26,7 +26,7 @@ import yaml
 from accelerate.utils import set_seed
 from filelock import FileLock, Timeout
 
-from lib import augment, methods, paths, session
+from lib import augment, ensemble, methods, paths, session
 from lib.config import ConfigError, RunConfig, check_choice, unknown_names
 from lib.data import Corpus, STSTask, load_corpus, load_sts, tokenize_corpus
 from lib.distributed import processes
@@ -79,9 +79,9 @@ class Run:
         """One row per step, see lib.training.Trained."""
         return pd.read_csv(self.folder / "history.csv")
 
-    def encoder(self, **options: Any) -> SentenceEncoder:
-        """The trained encoder; options as in SentenceEncoder.from_pretrained."""
-        return SentenceEncoder.from_pretrained(self.folder / "encoder", **options).to(_device())
+    def encoder(self, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
+        """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained."""
+        return ensemble.load(self.folder / "encoder", **options).to(_device())
 
     def results(
         self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None, **labels: str
@@ -207,6 +207,9 @@ def prepare(config: RunConfig) -> Prepared:
         "backbone": _backbone_fingerprint(encoder, method.reads_files),
         "dev": _task_fingerprint(dev),
     }
+    for name in method.backbone_arguments:
+        if named := config.method_arguments[name]:
+            checksums[name] = _other_fingerprint(named)
     return Prepared(_run_id(config, checksums), corpus, encoder, dev, checksums)
 
 
@@ -243,6 +246,8 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
                 split=method.splits_long_rows,
                 show_progress=show_progress,
             )
+            extra = method.row_data(prepared.corpus, config.max_length, show_progress)
+            tokens = dataclasses.replace(tokens, extra=extra)
             trained = train(
                 method,
                 tokens,
@@ -337,6 +342,8 @@ def _run_id(config: RunConfig, checksums: dict[str, str]) -> str:
         "dev_task",
     ):
         values.pop(name)  # the checksums stand for these
+    for name in methods.REGISTRY[config.method].backbone_arguments:
+        values["method_arguments"].pop(name)
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{config.method}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -354,6 +361,16 @@ def _backbone_fingerprint(encoder: SentenceEncoder, files: Sequence[str]) -> str
     for path in (Path(encoder.backbone.config._name_or_path) / name for name in files):
         digest.update(path.read_bytes() if path.is_file() else b"none")
     return digest.hexdigest()
+
+
+def _other_fingerprint(name: str) -> str:
+    """Of an encoder or ensemble that an argument names, its pooler included."""
+    encoder = ensemble.load(name, device="cpu")
+    each = [
+        [_backbone_fingerprint(part, ("model.safetensors",)), part.pooling, part.max_length]
+        for part in ensemble.parts(encoder)
+    ]
+    return hashlib.sha256(json.dumps([each, getattr(encoder, "weights", None)]).encode()).hexdigest()
 
 
 def _task_fingerprint(task: STSTask | None) -> str:

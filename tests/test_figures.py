@@ -29,7 +29,13 @@ MAPS = pd.DataFrame([(name, layer, q, k, 0.5) for name in "ab" for layer in (1, 
 PAIRS = pd.DataFrame({"encoder": list("aabb") * 2, "group": ["x"] * 4 + ["y"] * 4, "cosine": np.linspace(0, 1, 8), "gold": range(8)})  # fmt: skip
 JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for layer in (1, 2) for head in (0, 1, 2) for v in range(5)], columns=["encoder", "layer", "head", "view1", "view2"])  # fmt: skip
 TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
+SURFACE = pd.DataFrame([(k, c, (k - 1) ** 2 + 1 - c) for k in (0.5, 1, 2) for c in (-1, 0, 1)], columns=["k", "t", "loss"])  # fmt: skip
+SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (0, 1) for g in "xy"], columns=["encoder", "layer", "group", "share", "tokens"])  # fmt: skip
 DRAWN = {
+    "surface": lambda: figures.modulus_surface(SURFACE),
+    "shares": lambda: figures.token_shares(SHARES),
+    "labelled": lambda: figures.labelled_scatter(PAIRS[:3], x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
+    "lines": lambda: figures.lines(SWEEP.assign(method="m", n=range(4)), x="n", xlabel="n", ylabel="score"),
     "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
     "pairs": lambda: figures.pair_scatter(PAIRS, x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
     "joint": lambda: figures.joint_histograms(JOINT),
@@ -58,7 +64,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         fig = DRAWN[kind]()
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
-        if kind not in ("clusters", "attention", "joint", "pairs"):  # words on the axes, or shared ones
+        if kind not in ("clusters", "attention", "joint", "pairs", "shares"):  # words on the axes, or shared ones
             assert fig.axes[0].get_xlabel() and all(
                 ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
             )

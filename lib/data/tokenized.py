@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ class TokenizedCorpus:
 
     ids: int32 [total], all rows one after the other, column by column inside a row.
     offsets: int64 [n * S + 1], where each sentence starts.
+    extra: further columns [n, ...] that batches carry along.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
     columns: int
     pad_id: int
+    extra: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return (len(self.offsets) - 1) // self.columns
@@ -45,7 +48,7 @@ class TokenizedCorpus:
         return np.diff(self.offsets).reshape(-1, self.columns)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Rows -> input_ids, attention_mask, each int64 [N, S, L], padded to the longest sentence of the batch."""
+        """Rows -> input_ids, attention_mask, each int64 [N, S, L], padded to the longest of the batch, and `extra`."""
         sentences = (np.asarray(rows)[:, None] * self.columns + np.arange(self.columns)).ravel()
         starts, ends = self.offsets[sentences], self.offsets[sentences + 1]
         lengths = ends - starts
@@ -57,7 +60,7 @@ class TokenizedCorpus:
         return {
             "input_ids": torch.from_numpy(input_ids).view(shape),
             "attention_mask": torch.from_numpy(mask.astype(np.int64)).view(shape),
-        }
+        } | {name: torch.from_numpy(np.asarray(values[rows])) for name, values in self.extra.items()}
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor, nn
 
+from lib.data.corpus import Corpus
 from lib.encoder import SentenceEncoder
 
 
@@ -24,6 +26,9 @@ class Method(nn.Module):
     reads_files: ClassVar[tuple[str, ...]] = ()  # of the backbone's folder, beyond what the encoder reads
     splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
     groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance
+    backbone_arguments: ClassVar[
+        tuple[str, ...]
+    ] = ()  # arguments that name further encoders: their content is in the run id
     keeps_last: ClassVar[bool] = False  # the last step is kept, whatever the dev scores
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
@@ -34,6 +39,10 @@ class Method(nn.Module):
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """batch: input_ids, attention_mask [N, S, L] of this process -> weighted terms whose sum is the loss."""
         raise NotImplementedError
+
+    def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
+        """Further columns [n, ...] of the batches, computed from the text once, before the first step."""
+        return {}
 
     def after_step(self) -> None:
         """Moving averages and queues, after the optimiser's step."""

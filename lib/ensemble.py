@@ -1,0 +1,119 @@
+"""Encoders whose vectors are added: the twin encoders of TNCSE and JTCSE, and their merges with a third one."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lib import paths
+from lib.encoder import EncoderError, SentenceEncoder
+
+LIST = "ensemble.json"
+
+
+class EncoderSum(nn.Module):
+    """e(x) = sum of weight_i times e_i(x); each encoder reads the text with its own tokenizer.
+
+    Raises:
+        EncoderError: no encoder, another number of weights, or vectors of different length.
+    """
+
+    def __init__(self, encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> None:
+        super().__init__()
+        weights = [1.0] * len(encoders) if weights is None else [float(w) for w in weights]
+        if not encoders or len(weights) != len(encoders):
+            raise EncoderError(
+                f"{len(encoders)} encoders and {len(weights)} weights: there must be one of each, at least."
+            )
+        if len(sizes := {encoder.dimension for encoder in encoders}) > 1:
+            raise EncoderError(f"vectors of different length cannot be added: {sorted(sizes)}.")
+        self.encoders = nn.ModuleList(encoders)
+        self.weights = weights
+
+    @property
+    def dimension(self) -> int:
+        return self.encoders[0].dimension
+
+    @property
+    def device(self) -> torch.device:
+        return self.encoders[0].device
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """input_ids, attention_mask [N, L], tokens of the first encoder's tokenizer, which all must share -> [N, D]."""
+        vectors = [encoder(input_ids, attention_mask) for encoder in self.encoders]
+        return sum(weight * z for weight, z in zip(self.weights, vectors, strict=True))
+
+    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
+        """As SentenceEncoder.encode: n strings -> float32 [n, D]."""
+        found = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        for weight, encoder in zip(self.weights, self.encoders, strict=True):
+            found += weight * encoder.encode(sentences, **options)
+        return found
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write every encoder into a folder of its own, and their weights; `load` reads it. Whole or not at all.
+
+        sentence-transformers knows no sum of models: there the folder stops, naming this class.
+        """
+        folder = Path(folder).expanduser()
+        if folder.exists() and not (folder / LIST).is_file():
+            raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+            path = Path(temporary) / "ensemble"
+            path.mkdir()
+            names = [f"encoder_{i + 1}" for i in range(len(self.encoders))]
+            for name, encoder in zip(names, self.encoders, strict=True):
+                encoder.save(path / name)
+            _write_json(path / LIST, {"encoders": names, "weights": self.weights})
+            _write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "lib.ensemble.EncoderSum"}])
+            if folder.exists():
+                os.replace(folder, Path(temporary) / "old")
+            os.replace(path, folder)
+
+
+def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
+    """The encoders that a sum consists of; a single encoder alone."""
+    return list(encoder.encoders) if isinstance(encoder, EncoderSum) else [encoder]
+
+
+def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[float]) -> EncoderSum:
+    """Weighted sum of encoders and sums: 0.3 (e_I + e_II) + 0.7 e_III is merge([twins, third], [0.3, 0.7]) (UC)."""
+    if len(encoders) != len(weights):
+        raise EncoderError(f"{len(encoders)} encoders and {len(weights)} weights: there must be one of each.")
+    flat = [
+        (part, weight * own)
+        for encoder, weight in zip(encoders, weights, strict=True)
+        for part, own in zip(parts(encoder), getattr(encoder, "weights", [1.0]), strict=True)
+    ]
+    return EncoderSum([part for part, _ in flat], [weight for _, weight in flat])
+
+
+def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | EncoderSum:
+    """A saved ensemble, or what SentenceEncoder.from_pretrained loads; options as there.
+
+    Raises:
+        EncoderError: a listed encoder is missing or cannot be loaded.
+    """
+    folder = next((f for f in (Path(path_or_id).expanduser(), paths.root() / path_or_id) if (f / LIST).is_file()), None)
+    if folder is None:
+        return SentenceEncoder.from_pretrained(path_or_id, **options)
+    listed = json.loads((folder / LIST).read_text(encoding="utf8"))
+    folders = [folder.resolve() / name for name in listed["encoders"]]
+    if missing := [part.name for part in folders if not part.is_dir()]:
+        raise EncoderError(
+            f"ensemble {str(path_or_id)!r} is incomplete: {', '.join(missing)} is missing in its folder."
+        )
+    return EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], listed["weights"])
+
+
+def _write_json(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")

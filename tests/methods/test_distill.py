@@ -1,0 +1,218 @@
+"""Distillation as a method: the teacher's vectors beside the tokens, the term, runs."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from lib import ensemble, runs
+from lib.config import ConfigError, RunConfig
+from lib.data import Corpus, tokenize_corpus
+from lib.encoder import EncoderError, SentenceEncoder
+from lib.ensemble import EncoderSum
+from lib.methods import REGISTRY
+
+Distill = REGISTRY["distill"]
+
+
+def changed(folder, seed, **options):
+    """An encoder with the weights of a backbone, moved."""
+    encoder = SentenceEncoder.from_pretrained(folder, **options)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in encoder.parameters():
+            p.add_(0.1 * torch.randn(p.shape, generator=generator))
+    return encoder
+
+
+@pytest.fixture
+def teacher(tiny_bert, tmp_path):
+    """Folder of a single encoder, pooled by the mean."""
+    changed(tiny_bert, 1, pooling="mean").save(tmp_path / "teacher")
+    return tmp_path / "teacher"
+
+
+@pytest.fixture
+def twins(tiny_bert, tiny_roberta, tmp_path):
+    """Folder of an ensemble with two tokenizers."""
+    EncoderSum([changed(tiny_bert, 1), changed(tiny_roberta, 2)], [0.3, 0.7]).save(tmp_path / "twins")
+    return tmp_path / "twins"
+
+
+def build(folder, teacher, dropout=0.0, **options):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, **options)
+    return Distill(encoder, Distill.Arguments(teacher=str(teacher))).train()
+
+
+def prepared(method, sentences, max_length=32):
+    """The tokens with the teacher's vectors, as runs.run makes them."""
+    corpus = Corpus("toy", (tuple(sentences),))
+    tokens = tokenize_corpus(corpus, method.encoder, max_length=max_length)
+    return dataclasses.replace(tokens, extra=method.row_data(corpus, max_length, False))
+
+
+# -- rows -----------------------------------------------------------------------------------------------------
+
+
+def test_further_columns_follow_the_rows_of_a_batch(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    tokens = tokenize_corpus(Corpus("toy", (tuple(sentences[:9]),)), encoder, max_length=32)
+    extra = {"number": np.arange(9), "vector": np.arange(18, dtype=np.float32).reshape(9, 2)}
+    found = dataclasses.replace(tokens, extra=extra).batch(np.array([7, 0, 3]))
+    assert found["number"].tolist() == [7, 0, 3]
+    assert found["vector"].tolist() == [[14, 15], [0, 1], [6, 7]] and found["vector"].dtype == torch.float32
+    plain = tokens.batch(np.array([7, 0, 3]))
+    assert set(plain) == {"input_ids", "attention_mask"}
+    assert all(torch.equal(found[name], plain[name]) for name in plain)
+    found["vector"] += 1
+    assert extra["vector"][7].tolist() == [14, 15]
+
+
+@pytest.mark.parametrize("name", ["simcse", "micse", "tncse"])
+def test_other_methods_add_no_columns(tiny_bert, sentences, name):
+    kind = REGISTRY[name]
+    arguments = {"ami_weight": 0.0, "max_layer": 2, "min_layer": 0} if name == "micse" else {}
+    method = kind(SentenceEncoder.from_pretrained(tiny_bert), kind.Arguments(**arguments))
+    assert method.row_data(Corpus("toy", (tuple(sentences),)), 32, False) == {}
+
+
+@pytest.mark.parametrize("kind", ["teacher", "twins"])
+def test_every_row_has_the_vector_of_the_teacher(kind, request, tiny_bert, sentences):
+    folder = request.getfixturevalue(kind)
+    texts = sentences[:30] + sentences[:5]
+    found = prepared(build(tiny_bert, folder, dropout=0.3), texts).extra["teacher"]
+    assert found.shape == (35, 32) and found.dtype == np.float32
+    np.testing.assert_allclose(found, ensemble.load(folder).encode(texts), atol=1e-6)
+
+
+def test_the_teacher_reads_no_more_than_the_student(twins, tiny_bert):
+    texts = ["a dog runs in the park", " ".join(["a dog runs"] * 20)]
+    method = build(tiny_bert, twins)
+    found = {n: prepared(method, texts, max_length=n).extra["teacher"] for n in (8, 16)}
+    for n, vectors in found.items():
+        both = ensemble.load(twins, max_length=n)
+        np.testing.assert_allclose(vectors, both.encode(texts), atol=1e-6)
+    assert abs(found[8][1] - found[16][1]).max() > 1e-2
+
+
+def test_a_teacher_of_short_inputs_stays_at_its_length(tiny_bert, tmp_path):
+    changed(tiny_bert, 1, max_length=6).save(tmp_path / "short")
+    texts = [" ".join(["a dog runs"] * 9)]
+    found = prepared(build(tiny_bert, tmp_path / "short"), texts).extra["teacher"]
+    np.testing.assert_allclose(found, ensemble.load(tmp_path / "short", max_length=6).encode(texts), atol=1e-6)
+    assert abs(found - ensemble.load(tmp_path / "short", max_length=32).encode(texts)).max() > 1e-2
+
+
+# -- term -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["teacher", "twins"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_the_term_is_the_mean_squared_error(kind, pooling, request, tiny_bert, sentences):
+    folder = request.getfixturevalue(kind)
+    method, rows = build(tiny_bert, folder, pooling=pooling), np.array([11, 4, 17, 0])
+    terms = method(prepared(method, sentences[:20]).batch(rows))
+    texts = [sentences[i] for i in rows]
+    difference = method.encoder.encode(texts) - ensemble.load(folder).encode(texts)
+    assert set(terms) == {"mse"} and (difference**2).mean() > 1e-3
+    assert float(terms["mse"].detach()) == pytest.approx((difference**2).sum() / (4 * 32), rel=1e-4)
+
+
+def test_only_the_student_is_trained(teacher, tiny_bert, sentences):
+    method = build(tiny_bert, teacher)
+    tokens = prepared(method, sentences[:20])
+    method(tokens.batch(np.arange(8)))["mse"].backward()
+    assert {id(p) for p in method.parameters()} == {id(p) for p in method.encoder.parameters()}
+    assert all(layer.attention.self.value.weight.grad.any() for layer in method.encoder.backbone.encoder.layer)
+
+
+def test_the_student_has_dropout(teacher, tiny_bert, sentences):
+    method = build(tiny_bert, teacher, dropout=0.3)
+    given = prepared(method, sentences[:20]).batch(np.arange(8))
+    assert method(given)["mse"] != method(given)["mse"]
+
+
+def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
+    method = build(tiny_bert, tiny_bert)
+    assert method(prepared(method, sentences[:20]).batch(np.arange(20)))["mse"] < 1e-10
+
+
+# -- what cannot be a teacher ---------------------------------------------------------------------------------
+
+
+def test_a_teacher_of_another_dimension_is_refused(tiny_bert, tmp_path):
+    config = AutoConfig.from_pretrained(tiny_bert)
+    config.hidden_size = 16
+    AutoModel.from_config(config).save_pretrained(tmp_path / "narrow")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "narrow")
+    with pytest.raises(ConfigError, match="have 16 dimensions, those of the backbone 32"):
+        build(tiny_bert, tmp_path / "narrow")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"teacher": ""}])
+def test_a_missing_teacher_is_refused(arguments):
+    with pytest.raises(ConfigError, match="needs a teacher"):
+        RunConfig(method="distill", method_arguments=arguments)
+
+
+def test_a_teacher_that_is_not_there_stops_before_training(tiny_bert, corpus_file, tmp_path):
+    config = RunConfig(
+        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="distill",
+        method_arguments={"teacher": str(tmp_path / "nothing")},
+    )  # fmt: skip
+    with pytest.raises(EncoderError, match="neither an existing folder"):
+        config.preflight()
+
+
+# -- runs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file, teacher):
+    return RunConfig(
+        profile="demo", corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, epochs=2, learning_rate=3.0e-3,
+        dropout=0.0, max_length=16, dev_task="none", method="distill", method_arguments={"teacher": str(teacher)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["teacher", "twins"])
+def test_a_run_brings_the_student_to_the_teacher(kind, request, config, sentences):
+    folder = request.getfixturevalue(kind)
+    finished = runs.run(config.replace(teacher=str(folder)))
+    assert finished.history.mse.to_numpy() == pytest.approx(finished.history.loss.to_numpy())
+    student, target = finished.encoder(), ensemble.load(folder).encode(sentences)
+    assert isinstance(student, SentenceEncoder)
+    start = SentenceEncoder.from_pretrained(config.backbone)
+    errors = [((e.encode(sentences) - target) ** 2).mean() for e in (start, student)]
+    assert errors[1] < 0.5 * errors[0]
+    assert finished.history.mse.iloc[0] == pytest.approx(errors[0], rel=0.3)
+    assert finished.history.mse.iloc[-1] < 0.5 * finished.history.mse.iloc[0]
+
+
+def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, twins, tiny_bert, tmp_path):
+    def name(folder):
+        return runs.prepare(config.replace(teacher=str(folder))).id
+
+    assert name(shutil.copytree(teacher, tmp_path / "moved")) == name(teacher)
+    assert name(shutil.copytree(twins, tmp_path / "moved twins")) == name(twins)
+    changed(tiny_bert, 9, pooling="mean").save(tmp_path / "other")
+    both = ensemble.load(twins)
+    EncoderSum(ensemble.parts(both), [0.7, 0.3]).save(tmp_path / "other weights")
+    EncoderSum(ensemble.parts(both)[:1], [0.3]).save(tmp_path / "fewer")
+    folders = [teacher, twins, tmp_path / "other", tmp_path / "other weights", tmp_path / "fewer"]
+    assert len({name(folder) for folder in folders}) == 5
+
+
+@pytest.mark.parametrize("setting, value", [("pooling", "cls"), ("max_length", 6)])
+def test_the_name_of_a_run_follows_how_the_teacher_reads(config, teacher, tmp_path, setting, value, sentences):
+    other = shutil.copytree(teacher, tmp_path / "other")
+    settings = json.loads((other / "sentence_encoder.json").read_text())
+    (other / "sentence_encoder.json").write_text(json.dumps(settings | {setting: value}))
+    vectors = [ensemble.load(folder).encode(sentences[:9]) for folder in (teacher, other)]
+    assert abs(vectors[0] - vectors[1]).max() > 1e-2
+    assert runs.prepare(config).id != runs.prepare(config.replace(teacher=str(other))).id

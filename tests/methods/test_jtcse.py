@@ -1,0 +1,507 @@
+"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin, runs."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from lib import ensemble, packed, runs, training
+from lib.config import ConfigError, RunConfig
+from lib.encoder import EncoderError, SentenceEncoder
+from lib.losses import twin_info_nce
+from lib.methods import REGISTRY
+from lib.packed import AttentionMaps, FirstToken, first_token_layer
+
+JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
+
+
+def build(folder, dropout=0.1, kind=JTCSE, seed=0, attention="sdpa", **arguments):
+    torch.manual_seed(seed)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, attention=attention)
+    if kind is JTCSE:
+        arguments = {"cross_attention_layers": 2} | arguments
+    return kind(encoder, kind.Arguments(**arguments)).train()
+
+
+@pytest.fixture
+def inputs(batch, sentences):
+    """Function method -> a batch for it."""
+    return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
+
+
+def shake(module, seed=5, scale=0.05):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(scale * torch.randn(p.shape, generator=generator))
+    return module
+
+
+def variant(folder, target, **changes):
+    """A new backbone with the tokenizer of another."""
+    config = AutoConfig.from_pretrained(folder)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    torch.manual_seed(3)
+    AutoModel.from_config(config).save_pretrained(target)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(target)
+    return target
+
+
+@pytest.fixture(scope="module", params=["tiny_bert", "tiny_roberta"])
+def deep(request, tmp_path_factory):
+    """Four layers, weights large enough that attention is not uniform."""
+    folder = tmp_path_factory.mktemp("deep")
+    return variant(request.getfixturevalue(request.param), folder, num_hidden_layers=4, initializer_range=0.2)
+
+
+def run(method, inputs, seed=1):
+    """Terms, the vectors [2N, D] of either encoder, and those of either branch (none without branch)."""
+    seen = SimpleNamespace(h=[], c=())
+    handles = [e.register_forward_hook(lambda module, args, h: seen.h.append(h)) for e in method.encoder.encoders]
+    real = method.cross_attention
+
+    def spy(*args):
+        seen.c = real(*args)
+        return seen.c
+
+    method.cross_attention = spy
+    torch.manual_seed(seed)
+    terms = method(inputs)
+    method.cross_attention = real
+    for handle in handles:
+        handle.remove()
+    return terms, seen.h, seen.c
+
+
+def eager(encoder):
+    """The same weights in the library's own attention."""
+    model = AutoModel.from_pretrained(
+        encoder.backbone.config._name_or_path, attn_implementation="eager", add_pooling_layer=False
+    )
+    model.load_state_dict(encoder.backbone.state_dict())
+    return model.eval()
+
+
+def heads(x):
+    return x.unflatten(-1, (2, 16)).transpose(1, 2)
+
+
+# -- what the first token sees --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize(
+    "pooling, maps", [("cls", None), ("mean", None), ("cls", AttentionMaps((1, 3), True)), ("cls", AttentionMaps((0,)))]
+)
+def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded, pooling, maps):
+    encoder = SentenceEncoder.from_pretrained(deep, pooling=pooling, dropout=0.0).train()
+    rows = encoder.tokenizer(sentences[:6], padding=True, return_tensors="pt")
+    ids, mask = (rows[k] if padded else rows[k][:, :5] for k in ("input_ids", "attention_mask"))
+    assert mask.all() != padded
+    see, peer = FirstToken((0, 2, 3)), eager(encoder)
+    encoder(ids, mask, first_token=see, maps=maps)
+    states = peer(ids, mask, output_hidden_states=True).hidden_states
+    assert set(see.found) == {0, 2, 3}
+    for at, (hidden, query, key, value, keys) in see.found.items():
+        own = peer.encoder.layer[at].attention.self
+        close = {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close(hidden, states[at][:, 0], **close)
+        torch.testing.assert_close(query, heads(own.query(states[at]))[:, :, :1], **close)
+        real = mask[:, None, :, None]
+        for found, linear in ((key, own.key), (value, own.value)):
+            torch.testing.assert_close(found * real, heads(linear(states[at])) * real, **close)
+        assert keys is None if not padded else torch.equal(keys[:, 0, 0], mask.bool())
+        after = first_token_layer(encoder.backbone.encoder.layer[at], hidden, query, key, value, keys)
+        torch.testing.assert_close(after, states[at + 1][:, 0], **close)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "mask_prompt"])
+def test_looking_changes_no_bit_of_a_vector(tiny_bert, sentences, pooling):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, dropout=0.3).train()
+    rows = encoder.tokenizer([f"{s} [MASK]" for s in sentences[:6]], padding=True, return_tensors="pt")
+    found = []
+    for see in (None, FirstToken((0,)), FirstToken((0, 1))):
+        torch.manual_seed(0)
+        found.append(encoder(rows["input_ids"], rows["attention_mask"], first_token=see))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    "options, layers",
+    [({}, (2,)), ({}, (-1,)), ({}, ()), ({"attention": "eager"}, (0,)), ({"pooling": "first_last_mean"}, (0,))],
+)
+def test_what_cannot_be_seen_is_refused(tiny_bert, sentences, options, layers):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, **options)
+    rows = encoder.tokenizer(sentences[:2], padding=True, return_tensors="pt")
+    with pytest.raises(EncoderError, match="no attention maps|this backbone has 0 to 1"):
+        encoder(rows["input_ids"], rows["attention_mask"], first_token=FirstToken(layers))
+
+
+def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
+    layer = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.0).backbone.encoder.layer[0]
+    layer.attention.self.dropout.p = 0.5
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(4, 32, generator=generator)
+    query, key, value = (torch.randn(4, 2, n, 16, generator=generator) for n in (1, 9, 9))
+    for training_mode in (True, False):
+        layer.train(training_mode)
+        both = [first_token_layer(layer, hidden, query, key, value, None) for _ in range(2)]
+        assert torch.equal(*both) is not training_mode
+
+
+# -- branch ---------------------------------------------------------------------------------------------------
+
+
+def by_hand(method, ids, mask, layers):
+    """c_I and c_II with all tokens carried along, from the hidden states of the library's own eager forward."""
+    peers = [eager(encoder) for encoder in method.encoder.encoders]
+    states = [peer(ids, mask, output_hidden_states=True).hidden_states for peer in peers]
+    hide = (1.0 - mask[:, None, None, :].float()) * -1e9
+    found = []
+    for own, other in ((0, 1), (1, 0)):
+        c = states[own][layers[0]]
+        for j in layers:
+            block = peers[own].encoder.layer[j]
+            query, key = (heads(f(states[own][j])) for f in (block.attention.self.query, block.attention.self.key))
+            value = heads(peers[other].encoder.layer[j].attention.self.value(states[other][j]))
+            context = ((query @ key.transpose(2, 3) / 16**0.5 + hide).softmax(-1) @ value).transpose(1, 2).flatten(2)
+            attended = block.attention.output(context, c)
+            c = block.output(block.intermediate(attended), attended)
+        found.append(c[:, 0])
+    return found
+
+
+@pytest.mark.parametrize("branch", ["carried", "last"])
+@pytest.mark.parametrize("count, layers", [(1, [3]), (2, [1, 3]), (4, [0, 1, 2, 3])])
+def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, inputs, branch, count, layers):
+    method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
+    shake(method.encoder.encoders[1], scale=0.1)
+    whole = inputs(method)
+    for given in (whole, {name: x[..., :5] for name, x in whole.items()}):
+        ids, mask = (given[k][:, 0].repeat_interleave(2, 0) for k in ("input_ids", "attention_mask"))
+        assert bool(mask.all()) is (given is not whole)
+        _, h, c = run(method, given)
+        expected = by_hand(method, ids, mask, layers if branch == "carried" else layers[-1:])
+        for own, found, value in zip(h, c, expected, strict=True):
+            torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-4)
+            assert abs(found - own).max() > 0.1
+
+
+def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs):
+    found = {}
+    for count in (1, 2, 4):
+        for branch in ("carried", "last"):
+            method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
+            shake(method.encoder.encoders[1], scale=0.1)
+            found[count, branch] = run(method, inputs(method))[2][0]
+    torch.testing.assert_close(found[1, "carried"], found[1, "last"], rtol=0, atol=0)
+    for count in (2, 4):
+        torch.testing.assert_close(found[count, "last"], found[1, "last"], rtol=0, atol=0)
+        assert abs(found[count, "carried"] - found[count, "last"]).max() > 1e-2
+
+
+def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
+    for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
+        method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
+        _, h, c = run(method, inputs(method))
+        for own, other in zip(h, c, strict=True):
+            torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, inputs):
+    found = []
+    for options in (
+        {"cross_attention_layers": 0},
+        {"cross_attention_layers": 1},
+        {"cross_attention_layers": 2},
+        {"cross_attention_layers": 2, "branch": "last"},
+    ):
+        method = build(request.getfixturevalue(backbone), dropout=0.1, **options)
+        terms, h, c = run(method, inputs(method))
+        assert len(c) == (2 if options["cross_attention_layers"] else 0)
+        found.append([*h, terms["nce"], terms["ictm"]])
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(tiny_bert, inputs):
+    method = build(tiny_bert, dropout=0.0, cross_attention_layers=1)
+    shake(method.encoder.encoders[1])
+    c = run(method, inputs(method))[2][0]
+    (c * torch.linspace(-1, 1, 32)).pow(2).sum().backward()
+    first, second = ([layer.attention for layer in e.backbone.encoder.layer] for e in method.encoder.encoders)
+    for own in (first[1].self.query, first[1].self.key, first[1].output.dense, second[1].self.value):
+        assert own.weight.grad.any()
+    for unused in (first[1].self.value, second[1].self.query, second[1].self.key, second[1].output.dense):
+        assert unused.weight.grad is None
+    assert first[0].self.value.weight.grad.any() and second[0].self.value.weight.grad.any()
+
+
+def test_the_branch_has_dropout_while_training(tiny_bert, inputs):
+    method = build(tiny_bert, dropout=0.0)
+    shake(method.encoder.encoders[1])
+    for encoder in method.encoder.encoders:
+        encoder.backbone.encoder.layer[1].output.dropout.p = 0.5
+    _, h, c = run(method, inputs(method))
+    assert not torch.allclose(c[0][0::2], c[0][1::2], atol=1e-3)
+    _, _, c = run(method.eval(), inputs(method))
+    torch.testing.assert_close(c[0][0::2], c[0][1::2])
+
+
+def test_the_branch_is_float32_in_every_training_precision(tiny_bert, inputs):
+    method = build(tiny_bert, dropout=0.0)
+    shake(method.encoder.encoders[1])
+    found = []
+    for dtype in (None, torch.bfloat16):
+        for encoder in method.encoder.encoders:
+            encoder.training_dtype = dtype
+        found.append(run(method, inputs(method))[2][0])
+    assert found[1].dtype == torch.float32 and not torch.equal(*found)
+    torch.testing.assert_close(found[1], found[0], atol=0.1, rtol=0)
+
+
+def test_there_are_no_parameters_beyond_those_of_tncse(tiny_bert):
+    shapes = [{name: p.shape for name, p in build(tiny_bert, kind=kind).named_parameters()} for kind in (JTCSE, TNCSE)]
+    assert shapes[0] == shapes[1]
+
+
+# -- coin -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, count):
+    method, directions = build(tiny_bert, cross_attention_layers=count, temperature=0.1, icnce_weight=2.0), set()
+    shake(method.encoder.encoders[1])
+    for step in range(12):
+        method.step.fill_(step)
+        terms, h, c = run(method, inputs(method), seed=step)
+        pairs = [h, c] if count else [h]
+        forth = 2 * sum(twin_info_nce(a, b, temperature=0.1) for a, b in pairs)
+        back = 2 * sum(twin_info_nce(b, a, temperature=0.1) for a, b in pairs)
+        assert abs(forth - back) > 1e-4
+        torch.testing.assert_close(terms["icnce"], back if method.draw() else forth)
+        directions.add(method.draw())
+    assert directions == {True, False}
+
+
+def test_without_the_coin_encoder_one_always_looks(tiny_bert, inputs):
+    method = build(tiny_bert, coin=False)
+    shake(method.encoder.encoders[1])
+    for step in range(8):
+        method.step.fill_(step)
+        terms, h, c = run(method, inputs(method))
+        torch.testing.assert_close(terms["icnce"], twin_info_nce(*h) + twin_info_nce(*c))
+
+
+def draws(method, steps):
+    found = []
+    for step in steps:
+        method.step.fill_(step)
+        found.append(method.draw())
+    return np.array(found)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 42])
+def test_the_coin_is_fair_and_forgets(tiny_bert, seed):
+    found = draws(build(tiny_bert, seed=seed), range(4000))
+    tolerance = 4 * 0.5 / 4000**0.5
+    assert abs(found.mean() - 0.5) < tolerance
+    for lag in (1, 2, 3, 4, 8):
+        assert abs((found[lag:] == found[:-lag]).mean() - 0.5) < tolerance
+
+
+def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
+    method = build(tiny_bert)
+    expected = draws(method, range(64))
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    assert np.array_equal(draws(method.eval(), range(64)), expected)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(draws(method, range(63, -1, -1)), expected[::-1])
+    assert np.array_equal(draws(build(tiny_bert), range(64)), expected)
+    assert not np.array_equal(draws(build(tiny_bert, seed=1), range(64)), expected)
+
+
+def test_the_coin_goes_on_where_it_was(tiny_bert):
+    method, other = build(tiny_bert), build(tiny_bert, seed=1)
+    for _ in range(10):
+        method.after_step()
+    assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
+    other.load_state_dict(method.state_dict())
+    both = []
+    for each in (method, other):
+        found = []
+        for _ in range(64):
+            found.append(each.draw())
+            each.after_step()
+        both.append(found)
+    assert both[0] == both[1] and len(set(both[0])) == 2
+
+
+# -- beside TNCSE ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs):
+    found = []
+    for kind, arguments in ((JTCSE, {"cross_attention_layers": 0, "coin": False}), (TNCSE, {})):
+        method = build(request.getfixturevalue(backbone), kind=kind, **arguments)
+        shake(method.encoder.encoders[1])
+        torch.manual_seed(1)
+        terms = method(inputs(method))
+        sum(terms.values()).backward()
+        found.append([*terms.items(), *((name, p.grad) for name, p in method.named_parameters() if p.grad is not None)])
+    for (name, own), (other_name, other) in zip(*found, strict=True):
+        assert name == other_name and torch.equal(own, other), name
+
+
+def test_the_branch_goes_away_with_its_term(tiny_bert, inputs):
+    method = build(tiny_bert, icnce_weight=0.0)
+    terms, _, c = run(method, inputs(method))
+    assert set(terms) == {"nce", "ictm"} and c == ()
+
+
+def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch):
+    """Two processes in turn: the second one gathers what the first one had."""
+    method = build(tiny_bert, dropout=0.0)
+    shake(method.encoder.encoders[1])
+    given, sent = inputs(method), []
+    expected = method(given)
+    halves = [{k: v[rows] for k, v in given.items()} for rows in (slice(4), slice(4, None))]
+    for half, gather in zip(
+        halves, (lambda z: sent.append(z) or z, lambda z: torch.cat([sent.pop(0), z])), strict=True
+    ):
+        for module in ("tncse", "jtcse"):
+            monkeypatch.setattr(f"lib.methods.{module}.gather", gather)
+        found = method(half)
+    assert sent == []
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+
+
+# -- arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"cross_attention_layers": -1}, "cross_attention_layers must be at least 0"),
+        ({"cross_attention_layers": 1.5}, "cross_attention_layers must be int"),
+        ({"branch": "first"}, "choose one of carried, last"),
+        ({"coin": "yes"}, "coin must be bool"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        JTCSE.Arguments(**arguments)
+
+
+def test_a_count_that_does_not_divide_the_depth_is_refused(tiny_bert, deep):
+    for folder, count, depth in ((tiny_bert, 6, 2), (deep, 3, 4), (deep, 8, 4)):
+        with pytest.raises(ConfigError, match=f"{count} does not divide the {depth} layers"):
+            build(folder, cross_attention_layers=count)
+
+
+def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
+    found = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
+    assert found == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
+
+
+def test_attention_that_cannot_be_read_is_refused(tiny_bert):
+    with pytest.raises(EncoderError, match="no attention maps"):
+        build(tiny_bert, attention="eager")
+    assert build(tiny_bert, attention="eager", cross_attention_layers=0)
+
+
+@pytest.mark.parametrize("changes", [{"num_hidden_layers": 4}, {"num_attention_heads": 4}])
+def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, changes):
+    second = str(variant(tiny_bert, tmp_path / "second", **changes))
+    with pytest.raises(ConfigError, match="second_backbone has 4"):
+        build(tiny_bert, second_backbone=second)
+
+
+# -- runs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file):
+    return RunConfig(
+        corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_steps=8, learning_rate=1.0e-3,
+        max_length=16, dev_task="none", method="jtcse", method_arguments={"cross_attention_layers": 2},
+    )  # fmt: skip
+
+
+def test_a_run_keeps_the_trained_sum(config, monkeypatch, sentences):
+    real, methods = runs.train, []
+    monkeypatch.setattr(runs, "train", lambda method, *a, **k: methods.append(method) or real(method, *a, **k))
+    finished = runs.run(config)
+    assert set(finished.history.columns) >= {"nce", "icnce", "ictm"} and len(finished.history) == 8
+    encoder = finished.encoder()
+    first, second = ensemble.parts(encoder)
+    trained = [e.encode(sentences[:6]) for e in methods[0].encoder.encoders]
+    np.testing.assert_allclose(first.encode(sentences[:6]), trained[0], atol=1e-6)
+    np.testing.assert_allclose(second.encode(sentences[:6]), trained[1], atol=1e-6)
+    np.testing.assert_allclose(encoder.encode(sentences[:6]), trained[0] + trained[1], atol=1e-6)
+    start = SentenceEncoder.from_pretrained(config.backbone).encode(sentences[:6])
+    assert all(abs(z - start).max() > 1e-2 for z in trained) and abs(trained[0] - trained[1]).max() > 1e-3
+    assert int(methods[0].step) == 8
+
+
+def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
+    real, methods = runs.train, []
+    monkeypatch.setattr(runs, "train", lambda method, *a, **k: methods.append(method) or real(method, *a, **k))
+    config = config.replace(dev_task="demo", eval_every=2, max_steps=4, max_length=32)
+    finished, dev = runs.run(config), runs.prepare(config).dev
+    scores = training.dev_metrics(finished.encoder().encode, dev)
+    assert scores["dev"] == pytest.approx(finished.metrics["dev"], abs=1e-3)
+    assert finished.metrics["best_step"] in (2, 4) and finished.history.dev.notna().sum() == 3
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "whole"))
+    whole = runs.run(config)
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "killed"))
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
+    real, steps = training._step, []
+
+    def step(*args):
+        steps.append(args[-1])
+        values = real(*args)
+        if len(steps) == 5:
+            raise Killed  # after the update, before the coin's step
+        return values
+
+    monkeypatch.setattr(training, "_step", step)
+    with pytest.raises(Killed):
+        runs.run(config)
+    found = runs.run(config)
+    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and found.id == whole.id and found.folder != whole.folder
+    names = ["history.csv", "metrics.json", "encoder/ensemble.json"]
+    for name in [*names, *(f"encoder/encoder_{i}/model.safetensors" for i in (1, 2))]:
+        assert (found.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def test_branch_and_coin_name_the_run(config):
+    names = {
+        runs.prepare(config.replace(**change)).id
+        for change in ({}, {"cross_attention_layers": 1}, {"branch": "last"}, {"coin": False}, {"method": "tncse"})
+    }
+    assert len(names) == 5
+
+
+def test_evaluation_does_not_look_at_the_branch(tiny_bert, sentences, monkeypatch):
+    method = build(tiny_bert)
+    monkeypatch.setattr(packed, "first_token_layer", lambda *a: pytest.fail("branch in evaluation"))
+    before = int(method.step)
+    assert method.encoder.encode(sentences[:3]).shape == (3, 32) and int(method.step) == before

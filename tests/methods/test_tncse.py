@@ -1,0 +1,307 @@
+"""TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
+
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from lib import ensemble, runs
+from lib.config import ConfigError, RunConfig
+from lib.encoder import EncoderError, SentenceEncoder
+from lib.losses import tensor_modulus, twin_info_nce
+from lib.methods import REGISTRY
+
+TNCSE = REGISTRY["tncse"]
+
+
+def build(folder, dropout=0.1, pooling="cls", **arguments):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return TNCSE(encoder, TNCSE.Arguments(**arguments)).train()
+
+
+@pytest.fixture
+def inputs(batch, sentences):
+    """Function method -> a batch for it."""
+    return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
+
+
+def shake(module, seed=5, scale=0.05):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(scale * torch.randn(p.shape, generator=generator))
+
+
+def perturbed(folder, target, seed=5):
+    encoder = SentenceEncoder.from_pretrained(folder)
+    shake(encoder, seed)
+    encoder.save(target)
+    return str(target)
+
+
+def variant(folder, target, **changes):
+    """A new backbone with the tokenizer of another."""
+    config = AutoConfig.from_pretrained(folder)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    AutoModel.from_config(config).save_pretrained(target)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(target)
+    return str(target)
+
+
+def run(method, inputs, seed=1):
+    """Terms, and the vectors [2N, D] of either encoder."""
+    seen = []
+    handles = [e.register_forward_hook(lambda module, args, h: seen.append(h)) for e in method.encoder.encoders]
+    torch.manual_seed(seed)
+    terms = method(inputs)
+    for handle in handles:
+        handle.remove()
+    return terms, *seen
+
+
+# -- terms ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("halved", [True, False])
+def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, request, inputs):
+    method = build(request.getfixturevalue(backbone), dropout=dropout, temperature=0.1, halved=halved)
+    shake(method.encoder.encoders[1])
+    shake(method.poolers[1])
+    terms, h1, h2 = run(method, inputs(method))
+    p1, p2 = (torch.tanh(h @ head[0].weight.T + head[0].bias) for h, head in zip((h1, h2), method.poolers, strict=True))
+    expected = {
+        "nce": twin_info_nce(h1, temperature=0.1) + twin_info_nce(h2, temperature=0.1),
+        "icnce": twin_info_nce(h1, h2, temperature=0.1),
+        "ictm": (tensor_modulus(h1, h2, p1, p2) + tensor_modulus(h2, h1, p2, p1)) * (1 if halved else 2),
+    }
+    assert set(terms) == set(expected) and expected["ictm"] > 1e-4
+    assert abs(expected["icnce"] - twin_info_nce(h2, h1, temperature=0.1)) > 1e-5  # encoder I looks in II
+    for name, value in expected.items():
+        torch.testing.assert_close(terms[name], value, msg=name)
+
+
+def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs):
+    for dropout in (0.0, 0.1):
+        method = build(tiny_bert, dropout=dropout)
+        shake(method.encoder.encoders[1])
+        given = inputs(method)
+        _, *both = run(method, given)
+        for h, encoder in zip(both, method.encoder.encoders, strict=True):
+            assert h.shape == (16, 32)
+            assert torch.equal(h[0::2], h[1::2]) is (dropout == 0)
+            if not dropout:
+                once = encoder(given["input_ids"][:, 0], given["attention_mask"][:, 0])
+                torch.testing.assert_close(h, once.repeat_interleave(2, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_the_memory_estimate_counts_every_pass(tiny_bert, inputs):
+    method, rows = build(tiny_bert), []
+    for encoder in method.encoder.encoders:
+        encoder.register_forward_pre_hook(lambda module, args: rows.append(len(args[0])))
+    method(inputs(method, 8))
+    assert sum(rows) == 8 * TNCSE.views
+    assert TNCSE.encoders == len(method.encoder.encoders)
+
+
+@pytest.mark.parametrize("name", ["nce", "icnce", "ictm"])
+def test_a_weight_scales_its_term_alone_and_0_removes_it(tiny_bert, inputs, name):
+    found = {}
+    for weight in (0.0, 1.0, 3.0):
+        method = build(tiny_bert, **{f"{name}_weight": weight})
+        shake(method.encoder.encoders[1])
+        found[weight], *_ = run(method, inputs(method))
+    assert set(found[0.0]) == {"nce", "icnce", "ictm"} - {name}
+    torch.testing.assert_close(found[3.0].pop(name), 3 * found[1.0].pop(name))
+    assert found[0.0] == found[1.0] == found[3.0]
+
+
+# -- twins ----------------------------------------------------------------------------------------------------
+
+
+def test_both_encoders_and_both_poolers_are_trained(tiny_bert, inputs):
+    method = build(tiny_bert)
+    sum(run(method, inputs(method))[0].values()).backward()
+    for encoder in method.encoder.encoders:
+        assert encoder.backbone.embeddings.word_embeddings.weight.grad.any()
+        assert all(layer.attention.self.value.weight.grad.any() for layer in encoder.backbone.encoder.layer)
+    assert all(p.grad.any() for p in method.poolers.parameters())
+
+
+@pytest.mark.parametrize("name", ["nce", "icnce"])
+def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name):
+    method = build(tiny_bert)
+    shake(method.encoder.encoders[1])
+    terms, *_ = run(method, inputs(method))
+    terms[name].backward(retain_graph=True)
+    assert all(p.grad is None for p in method.poolers.parameters())
+    terms["ictm"].backward()
+    assert all(p.grad.any() for p in method.poolers.parameters())
+
+
+def test_without_the_modulus_there_are_no_poolers(tiny_bert):
+    method = build(tiny_bert, ictm_weight=0.0)
+    names = [name for name, _ in method.named_parameters()]
+    assert names == [f"encoder.{name}" for name, _ in method.encoder.named_parameters()]
+
+
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
+    method = build(tiny_bert, pooler_from=str(tiny_bert) if pretrained else "")
+    for pair in (method.encoder.encoders, method.poolers):
+        for own, other in zip(*(list(each.parameters()) for each in pair), strict=True):
+            assert torch.equal(own, other) and own is not other and own.data_ptr() != other.data_ptr()
+
+
+def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs):
+    folder = perturbed(tiny_bert, tmp_path / "second")
+    method = build(tiny_bert, second_backbone=folder, dropout=0.2)
+    rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
+    assert rates == {0.2}
+    found = [encoder.encode(sentences[:6]) for encoder in method.encoder.encoders]
+    expected = [SentenceEncoder.from_pretrained(name).encode(sentences[:6]) for name in (tiny_bert, folder)]
+    assert abs(expected[0] - expected[1]).max() > 1e-2
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_second_backbone_saved_with_another_pooling_is_read_at_cls(tiny_bert, tmp_path):
+    SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").save(tmp_path / "second")
+    method = build(tiny_bert, second_backbone=str(tmp_path / "second"))
+    assert [encoder.pooling for encoder in method.encoder.encoders] == ["cls", "cls"]
+
+
+def test_twins_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, tmp_path):
+    with pytest.raises(ConfigError, match="another tokenizer"):
+        build(tiny_bert, second_backbone=str(tiny_roberta))
+    with pytest.raises(ConfigError, match="16 dimensions, backbone 32"):
+        build(tiny_bert, second_backbone=variant(tiny_bert, tmp_path / "narrow", hidden_size=16))
+    with pytest.raises(EncoderError, match="neither an existing folder"):
+        build(tiny_bert, second_backbone=str(tmp_path / "nothing"))
+
+
+# -- poolers --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backbone, prefix", [("tiny_bert", "bert."), ("tiny_roberta", "")])
+def test_the_pretrained_pooler_is_the_backbones(backbone, prefix, request, sentences):
+    folder = request.getfixturevalue(backbone)
+    method = build(folder, pooler_from=str(folder))
+    weights = load_file(folder / "model.safetensors")
+    for head in method.poolers:
+        for name in ("weight", "bias"):
+            assert torch.equal(getattr(head[0], name), weights[f"{prefix}pooler.dense.{name}"])
+    encoder = method.encoder.encoders[0].eval()
+    ids = encoder.tokenizer(sentences[:5], padding=True, return_tensors="pt")
+    expected = SentenceEncoder.from_pretrained(folder, pooling="pooler").eval()
+    torch.testing.assert_close(
+        method.poolers[1](encoder(ids["input_ids"], ids["attention_mask"])),
+        expected(ids["input_ids"], ids["attention_mask"]),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_without_a_name_the_pooler_is_new(tiny_bert):
+    assert not torch.equal(
+        build(tiny_bert).poolers[0][0].weight,
+        load_file(tiny_bert / "model.safetensors")["bert.pooler.dense.weight"],
+    )
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+def test_a_pooler_that_was_not_saved_is_not_made_up(backbone, request, tmp_path):
+    folder = request.getfixturevalue(backbone)
+    SentenceEncoder.from_pretrained(folder).save(tmp_path / "saved")
+    with pytest.raises(EncoderError, match="saved without a pooler"):
+        build(folder, pooler_from=str(tmp_path / "saved"))
+
+
+def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path):
+    with pytest.raises(ConfigError, match="16 dimensions, backbone 32"):
+        build(tiny_bert, pooler_from=variant(tiny_bert, tmp_path / "narrow", hidden_size=16))
+
+
+# -- arguments ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0: nothing would be trained"),
+        ({"temperature": 0.0}, "temperature must be above 0"),
+        ({"nce_weight": -1.0}, "nce_weight must be at least 0"),
+        ({"icnce_weight": -1.0}, "icnce_weight must be at least 0"),
+        ({"ictm_weight": -0.1}, "ictm_weight must be at least 0"),
+        ({"halved": 1}, "halved must be bool"),
+        ({"second_backbone": None}, "second_backbone must be str"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        TNCSE.Arguments(**arguments)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pooler", "mask_prompt"])
+def test_other_pooling_than_cls_is_refused(tiny_bert, pooling):
+    with pytest.raises(ConfigError, match=f"set pooling to cls, not {pooling}"):
+        build(tiny_bert, pooling=pooling)
+
+
+# -- runs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences):
+    method = build(tiny_bert)
+    shake(method.encoder.encoders[1])
+    first, second = (encoder.encode(sentences[:6]) for encoder in method.encoder.encoders)
+    assert abs(first - second).max() > 1e-2
+    np.testing.assert_allclose(method.encoder.encode(sentences[:6]), first + second, atol=1e-6)
+    method.save(tmp_path / "saved")
+    np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(sentences[:6]), first + second, atol=1e-6)
+    kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
+    assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
+
+
+def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path):
+    def name(**arguments):
+        config = RunConfig(
+            corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse", max_length=16,
+            method_arguments=arguments,
+        )  # fmt: skip
+        return runs.prepare(config).id
+
+    second = perturbed(tiny_bert, tmp_path / "second", seed=1)
+    moved = shutil.copytree(second, tmp_path / "moved")
+    other = perturbed(tiny_bert, tmp_path / "other", seed=2)
+    with_pooler = shutil.copytree(tiny_bert, tmp_path / "with pooler")
+    other_pooler = shutil.copytree(tiny_bert, tmp_path / "other pooler")
+    weights = load_file(other_pooler / "model.safetensors")
+    weights["bert.pooler.dense.weight"] += 1
+    save_file(weights, other_pooler / "model.safetensors", metadata={"format": "pt"})
+    assert name(second_backbone=second) == name(second_backbone=str(moved))
+    assert name(pooler_from=str(tiny_bert)) == name(pooler_from=str(with_pooler))
+    different = [
+        name(),
+        name(second_backbone=second),
+        name(second_backbone=other),
+        name(pooler_from=str(tiny_bert)),
+        name(pooler_from=str(other_pooler)),
+        name(pooler_from=str(tiny_bert), second_backbone=str(tiny_bert)),
+    ]
+    assert len(set(different)) == len(different)
+
+
+def test_an_unknown_second_backbone_stops_before_training(tiny_bert, corpus_file, tmp_path):
+    config = RunConfig(
+        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse",
+        method_arguments={"second_backbone": str(tmp_path / "nothing")},
+    )  # fmt: skip
+    with pytest.raises(EncoderError, match="neither an existing folder"):
+        config.preflight()

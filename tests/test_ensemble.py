@@ -1,0 +1,227 @@
+"""Sums of encoders: vectors, merging, and the round trip through disk."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from lib import ensemble
+from lib.encoder import EncoderError, SentenceEncoder, pad
+from lib.ensemble import EncoderSum, merge, parts
+
+
+def encoder(folder, seed=None, **options):
+    """Loaded; with a seed, its weights moved, so that another seed is another encoder."""
+    found = SentenceEncoder.from_pretrained(folder, **options)
+    if seed is not None:
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for p in found.parameters():
+                p.add_(0.05 * torch.randn(p.shape, generator=generator))
+    return found
+
+
+@pytest.fixture
+def three(tiny_bert):
+    return [encoder(tiny_bert, seed) for seed in (1, 2, 3)]
+
+
+# -- vectors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", [None, [0.3, 0.7, -2.0]])
+def test_the_vector_is_the_weighted_sum(three, sentences, weights):
+    found = EncoderSum(three, weights).encode(sentences[:20])
+    expected = sum(w * e.encode(sentences[:20]) for w, e in zip(weights or [1, 1, 1], three, strict=True))
+    assert found.dtype == np.float32 and found.shape == (20, 32)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_each_encoder_reads_the_text_with_its_own_tokenizer(tiny_bert, tiny_roberta, sentences):
+    both = [encoder(tiny_bert, 1), encoder(tiny_roberta, 2)]
+    assert both[0].tokenize(sentences[:1]) != both[1].tokenize(sentences[:1])
+    expected = 0.3 * both[0].encode(sentences[:20]) + 0.7 * both[1].encode(sentences[:20])
+    np.testing.assert_allclose(EncoderSum(both, [0.3, 0.7]).encode(sentences[:20]), expected, atol=1e-6)
+
+
+def test_each_encoder_pools_its_own_way(tiny_bert, sentences):
+    both = [encoder(tiny_bert, pooling="cls"), encoder(tiny_bert, pooling="mean")]
+    expected = both[0].encode(sentences[:9]) + both[1].encode(sentences[:9])
+    np.testing.assert_allclose(EncoderSum(both).encode(sentences[:9]), expected, atol=1e-6)
+
+
+def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
+    total = EncoderSum(three)
+    shapes = []
+    three[2].register_forward_pre_hook(lambda module, args: shapes.append(args[0].numel()))
+    texts = sentences[:9] + sentences[:3][::-1]
+    found = total.encode(texts, batch_tokens=40)
+    assert len(shapes) > 1 and max(shapes) <= 40
+    np.testing.assert_allclose(found[9:], found[:3][::-1])
+    np.testing.assert_allclose(found, total.encode(texts), atol=1e-5)
+    assert total.encode([]).shape == (0, 32)
+    with pytest.raises(TypeError, match="list of strings"):
+        total.encode("one string")
+
+
+def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences):
+    total = EncoderSum([encoder(tiny_bert, dropout=0.5), encoder(tiny_bert, dropout=0.5)]).train()
+    np.testing.assert_array_equal(total.encode(sentences[:4]), total.encode(sentences[:4]))
+    assert all(part.training for part in parts(total))
+
+
+def test_tokens_in_vectors_out_is_the_same_sum(three, sentences):
+    total = EncoderSum(three, [0.3, 0.3, 0.7]).eval()
+    inputs = pad(three[0].tokenize(sentences[:6]), three[0].tokenizer.pad_token_id)
+    np.testing.assert_allclose(total(*inputs).detach().numpy(), total.encode(sentences[:6]), atol=1e-5)
+
+
+def test_it_is_one_module_on_one_device(three):
+    total = EncoderSum(three)
+    assert total.dimension == 32 and total.device == torch.device("cpu")
+    assert len(list(total.parameters())) == sum(len(list(e.parameters())) for e in three)
+
+
+# -- merging --------------------------------------------------------------------------------------------------
+
+
+def test_merging_twins_with_a_third(three, tiny_roberta, sentences):
+    twins, third = EncoderSum(three[:2]), encoder(tiny_roberta)
+    merged = merge([twins, third], [0.3, 0.7])
+    assert merged.weights == [0.3, 0.3, 0.7] and parts(merged) == [*three[:2], third]
+    expected = 0.3 * (three[0].encode(sentences[:9]) + three[1].encode(sentences[:9])) + 0.7 * third.encode(
+        sentences[:9]
+    )
+    np.testing.assert_allclose(merged.encode(sentences[:9]), expected, atol=1e-5)
+
+
+def test_merging_multiplies_the_weights(three):
+    merged = merge([three[0], EncoderSum(three[1:], [2.0, 0.5])], [0.25, 10.0])
+    assert merged.weights == [0.25, 20.0, 5.0] and parts(merged) == three
+
+
+def test_the_part_of_a_single_encoder_is_itself(three):
+    assert parts(three[0]) == [three[0]] and parts(EncoderSum(three)) == three
+
+
+@pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (1, [1.0, 1.0]), (0, []), (0, None), (0, [1.0])])
+def test_one_weight_for_each_encoder(three, count, weights):
+    with pytest.raises(EncoderError, match="there must be one of each"):
+        EncoderSum(three[:count], weights)
+
+
+def test_merging_takes_one_weight_for_each(three):
+    for weights in ([0.3], [0.3, 0.3, 0.4]):
+        with pytest.raises((EncoderError, ValueError)):
+            merge([EncoderSum(three[:2]), three[2]], weights)
+
+
+def test_vectors_of_different_length_are_refused(tiny_bert):
+    shorter = encoder(tiny_bert, projection=torch.nn.Linear(32, 16))
+    for make in (lambda both: EncoderSum(both), lambda both: merge(both, [1.0, 1.0])):
+        with pytest.raises(EncoderError, match=r"\[16, 32\]"):
+            make([encoder(tiny_bert), shorter])
+
+
+# -- disk -----------------------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded_it_gives_the_same_vectors(tiny_bert, tiny_roberta, tmp_path, sentences):
+    total = EncoderSum([encoder(tiny_bert, 1, pooling="mean"), encoder(tiny_roberta, 2, max_length=6)], [0.3, 0.7])
+    total.save(tmp_path / "deep/saved")
+    again = ensemble.load(tmp_path / "deep/saved", device="cpu")
+    assert isinstance(again, EncoderSum) and again.weights == [0.3, 0.7]
+    assert [part.pooling for part in parts(again)] == ["mean", "cls"] and parts(again)[1].max_length == 6
+    np.testing.assert_allclose(again.encode(sentences[:20]), total.encode(sentences[:20]), atol=1e-6)
+
+
+def test_every_part_is_a_saved_encoder_by_itself(three, tmp_path, sentences):
+    EncoderSum(three).save(tmp_path / "saved")
+    listed = json.loads((tmp_path / "saved" / ensemble.LIST).read_text())["encoders"]
+    for name, part in zip(listed, three, strict=True):
+        again = SentenceEncoder.from_pretrained(tmp_path / "saved" / name)
+        np.testing.assert_allclose(again.encode(sentences[:5]), part.encode(sentences[:5]), atol=1e-6)
+
+
+def test_a_plain_encoder_loads_as_one(tiny_bert, tmp_path, sentences):
+    single = encoder(tiny_bert, 1, pooling="mean")
+    single.save(tmp_path / "saved")
+    again = ensemble.load(tmp_path / "saved")
+    assert isinstance(again, SentenceEncoder) and again.pooling == "mean"
+    np.testing.assert_allclose(again.encode(sentences[:5]), single.encode(sentences[:5]), atol=1e-6)
+    assert ensemble.load(tiny_bert, pooling="mean").pooling == "mean"
+    with pytest.raises(EncoderError, match="neither an existing folder"):
+        ensemble.load(tmp_path / "nothing")
+
+
+def test_options_reach_every_part(three, tmp_path):
+    EncoderSum(three).save(tmp_path / "saved")
+    again = ensemble.load(tmp_path / "saved", pooling="mean", dropout=0.25)
+    assert {part.pooling for part in parts(again)} == {"mean"}
+    assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.25}
+
+
+def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    EncoderSum(three).save(tmp_path / "saved")
+    three[0].save(tmp_path / "plain")
+    monkeypatch.chdir(tmp_path)
+    assert len(parts(ensemble.load("saved"))) == 3
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert len(parts(ensemble.load("plain"))) == 1
+    assert len(parts(ensemble.load("saved"))) == 3
+
+
+def test_saving_again_replaces_the_whole_folder(three, tmp_path, sentences):
+    EncoderSum(three).save(tmp_path / "saved")
+    EncoderSum(three[1:], [2.0, 3.0]).save(tmp_path / "saved")
+    assert not (tmp_path / "saved/encoder_3").exists() and [p.name for p in tmp_path.iterdir()] == ["saved"]
+    again = ensemble.load(tmp_path / "saved")
+    np.testing.assert_allclose(
+        again.encode(sentences[:5]), EncoderSum(three[1:], [2.0, 3.0]).encode(sentences[:5]), atol=1e-5
+    )
+
+
+def test_saving_never_touches_a_folder_that_is_no_ensemble(three, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    three[0].save(tmp_path / "single")
+    before = sorted(p.name for p in (tmp_path / "single").iterdir())
+    for name in ("mine", "single"):
+        with pytest.raises(EncoderError, match="nothing was written"):
+            EncoderSum(three).save(tmp_path / name)
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    assert sorted(p.name for p in (tmp_path / "single").iterdir()) == before
+    EncoderSum(three).save(tmp_path / "sum")
+    with pytest.raises(EncoderError, match="nothing was written"):
+        three[0].save(tmp_path / "sum")
+
+
+@pytest.mark.parametrize("what", ["lib.ensemble._write_json", "lib.encoder._write_modules"])
+def test_a_save_that_fails_leaves_the_old_folder_or_none(three, tmp_path, monkeypatch, sentences, what):
+    total = EncoderSum(three)
+    total.save(tmp_path / "old")
+    before = total.encode(sentences[:3])
+    monkeypatch.setattr(what, lambda *a: 1 / 0)
+    for name in ("old", "new"):
+        with pytest.raises(ZeroDivisionError):
+            EncoderSum(three[:2]).save(tmp_path / name)
+    assert [p.name for p in tmp_path.iterdir()] == ["old"]
+    np.testing.assert_allclose(ensemble.load(tmp_path / "old").encode(sentences[:3]), before, atol=1e-5)
+
+
+def test_a_missing_part_is_refused(three, tmp_path):
+    EncoderSum(three).save(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "saved/encoder_2")
+    with pytest.raises(EncoderError, match="encoder_2"):
+        ensemble.load(tmp_path / "saved")
+
+
+def test_sentence_transformers_stops_instead_of_averaging(three, tmp_path):
+    package = pytest.importorskip("sentence_transformers")
+    EncoderSum(three).save(tmp_path / "saved")
+    with pytest.raises(ValueError, match="lib.ensemble.EncoderSum"):
+        package.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
