@@ -32,6 +32,14 @@ def parse(name: str) -> tuple[str, float]:
     return (match[1], float(match[2])) if match[1] else (name, 0.0)
 
 
+def check(name: str) -> None:
+    """Raise lib.data.DataError when an augmentation needs models that cannot be loaded here, see lib.round_trip."""
+    if translation := _TRANSLATION.fullmatch(name):
+        from lib.round_trip import load
+
+        load(translation[2].strip(), translation[3].strip())
+
+
 def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:
     """One view of a sentence; words are what white space separates, at least one word stays.
 

@@ -38,7 +38,7 @@ def round_trip(sentences: Sequence[str], there: str, back: str, *, show_progress
     Raises:
         DataError: a model cannot be loaded.
     """
-    models = [_Translator(name) for name in (there, back)]
+    models = load(there, back)
     digest = hashlib.sha256(json.dumps([FORMAT, *(model.fingerprint for model in models)]).encode())
     digest.update("\x00".join(sentences).encode("utf8", "surrogatepass"))
     folder = paths.cache() / "round_trip" / digest.hexdigest()[:24]
@@ -58,6 +58,15 @@ def round_trip(sentences: Sequence[str], there: str, back: str, *, show_progress
         bar.update(len(chunk))
     bar.close()
     return found
+
+
+def load(there: str, back: str) -> list[_Translator]:
+    """Both models as far as they can be checked without their weights.
+
+    Raises:
+        DataError: a model is in no folder, not in the hub's cache and not on the hub.
+    """
+    return [_Translator(name) for name in (there, back)]
 
 
 class _Translator:

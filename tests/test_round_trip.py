@@ -77,6 +77,10 @@ def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentence
 def test_without_the_models_it_refuses_in_one_sentence(tmp_path, models):
     with pytest.raises(DataError, match=r"no loadable model 'some/translator'.*word_repetition"):
         round_trip.round_trip(["a"], "some/translator", models[1])
+    with pytest.raises(DataError, match="some/translator"):
+        augment.check(f"round_trip({models[0]},some/translator)")
+    augment.check(f"round_trip({models[0]},{models[1]})")
+    augment.check("word_repetition(0.2)")
     incomplete = tmp_path / "incomplete"
     incomplete.mkdir()
     (incomplete / "config.json").write_text(json.dumps({"model_type": "bart"}))
