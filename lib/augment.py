@@ -40,6 +40,18 @@ def check(name: str) -> None:
         load(translation[2].strip(), translation[3].strip())
 
 
+def usable(name: str, substitute: str) -> str:
+    """`name`, or the substitute, with a printed line that says why, where its models cannot be had."""
+    from lib.data.errors import DataError
+
+    try:
+        check(name)
+        return name
+    except DataError as error:
+        print(f"{error} Here: {substitute}.")
+        return substitute
+
+
 def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:
     """One view of a sentence; words are what white space separates, at least one word stays.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import tempfile
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import paths
-from lib.encoder import EncoderError, SentenceEncoder
+from lib.encoder import POOLINGS, EncoderError, SentenceEncoder
 
 LIST = "ensemble.json"
 
@@ -83,6 +84,22 @@ class EncoderSum(nn.Module):
 def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
     """The encoders that a sum consists of; a single encoder alone."""
     return list(encoder.encoders) if isinstance(encoder, EncoderSum) else [encoder]
+
+
+def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> SentenceEncoder | EncoderSum:
+    """The same weights, not copied, read with another pooling.
+
+    Raises:
+        EncoderError: unknown, or `pooler`, whose weights are not there.
+    """
+    if pooling not in POOLINGS or pooling == "pooler":
+        raise EncoderError(
+            f"pooling {pooling!r} cannot be read here: choose one of {', '.join(POOLINGS)}, but not pooler."
+        )
+    changed = [copy.copy(part) for part in parts(encoder)]
+    for part in changed:
+        part.pooling = pooling
+    return EncoderSum(changed, encoder.weights) if isinstance(encoder, EncoderSum) else changed[0]
 
 
 def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[float]) -> EncoderSum:

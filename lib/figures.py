@@ -43,8 +43,8 @@ def set_style() -> None:
 
 
 def colour(method: str) -> tuple[float, float, float]:
-    """The fixed colour of a method; grey for names that are no method."""
-    return _COLOURS.get(method, (0.45, 0.45, 0.45))
+    """The fixed colour of a method, also with a word behind it ("JTCSE D"); grey for names that are no method."""
+    return _COLOURS.get(method, _COLOURS.get(method.split(" ")[0], (0.45, 0.45, 0.45)))
 
 
 def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "") -> Path:
@@ -123,7 +123,7 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
             ax.set_visible(True)
             values = maps.pivot(index="query", columns="key", values="value")
             image = ax.imshow(values, cmap="viridis", vmin=0, vmax=min(1.0, 4 / len(tokens)))
-            ax.set_title(f"{encoder}, layer {layer}" if layer == 1 else f"layer {layer}", fontsize=8)
+            ax.set_title(f"{encoder}, layer {layer}" if ax is row[0] else f"layer {layer}", fontsize=8)
             ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
             ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=5)
             ax.grid(False)
@@ -419,6 +419,21 @@ def labelled_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel
     ax.set(xlabel=xlabel, ylabel=ylabel, title=f"{len(frame)} encoders, rank correlation {correlation:.2f}")
     ax.margins(0.18)
     _widen(ax)
+    return fig
+
+
+def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
+    """Score of every seed (grey), mean and deviation, per method (JTCSE, Figure 6). frame: method, seed, value."""
+    fig, ax = plt.subplots(figsize=(5.6, 3.4))
+    groups = frame.groupby("method", sort=False).value.agg(["mean", "std"])
+    places = {method: i for i, method in enumerate(groups.index)}
+    ax.scatter(frame.method.map(places), frame.value, s=14, color="0.6", label="seeds")
+    deviation = groups["std"].fillna(0)
+    ax.errorbar(range(len(groups)), groups["mean"], yerr=deviation, fmt="s", capsize=3, label="mean ± std")
+    ax.set_xticks(range(len(groups)), groups.index, rotation=20)
+    ax.set(xlabel="", ylabel=ylabel)
+    _widen(ax)
+    ax.legend()
     return fig
 
 

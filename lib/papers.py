@@ -40,7 +40,7 @@ def table(paper: str, name: str) -> pd.DataFrame:
     if found is None:
         raise KeyError(f"{paper} has no {name!r}: there are {', '.join(t['id'] for t in sheet['tables'])}.")
     rows = [
-        (paper, name, row["method"], row.get("setting", ""), column, *_value_and_std(cell))
+        (paper, name, row["method"], row.get("setting", row.get("backbone", "")), column, *_value_and_std(cell))
         for row in found["rows"]
         for column, cell in zip(found["columns"], row["values"], strict=True)
     ]

@@ -225,3 +225,14 @@ def test_sentence_transformers_stops_instead_of_averaging(three, tmp_path):
     EncoderSum(three).save(tmp_path / "saved")
     with pytest.raises(ValueError, match="lib.ensemble.EncoderSum"):
         package.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+
+
+def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    mean = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(sentences[:3])
+    assert abs(ensemble.with_pooling(encoder, "mean").encode(sentences[:3]) - mean).max() == 0
+    both = ensemble.with_pooling(ensemble.EncoderSum([encoder, encoder], [1.0, 0.5]), "mean").encode(sentences[:3])
+    assert abs(both - 1.5 * mean).max() < 1e-5
+    assert encoder.pooling == "cls"
+    with pytest.raises(EncoderError, match="not pooler"):
+        ensemble.with_pooling(encoder, "pooler")

@@ -35,6 +35,7 @@ DRAWN = {
     "surface": lambda: figures.modulus_surface(SURFACE),
     "shares": lambda: figures.token_shares(SHARES),
     "labelled": lambda: figures.labelled_scatter(PAIRS[:3], x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
+    "seeds": lambda: figures.seed_spread(SWEEP.assign(method=["a", "a", "b", "b"]), ylabel="score"),
     "lines": lambda: figures.lines(SWEEP.assign(method="m", n=range(4)), x="n", xlabel="n", ylabel="score"),
     "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
     "pairs": lambda: figures.pair_scatter(PAIRS, x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
@@ -64,7 +65,14 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         fig = DRAWN[kind]()
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
-        if kind not in ("clusters", "attention", "joint", "pairs", "shares"):  # words on the axes, or shared ones
+        if kind not in (
+            "clusters",
+            "attention",
+            "joint",
+            "pairs",
+            "shares",
+            "seeds",
+        ):  # words on the axes, or shared ones
             assert fig.axes[0].get_xlabel() and all(
                 ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
             )

@@ -25,6 +25,13 @@ def test_the_numbers_that_everybody_quotes():
     assert papers.wide("simcse", "Independent replication (50 seeds)").loc["bert-base-uncased mean", "Avg."] == 75.11
 
 
+def test_rows_of_one_name_and_two_backbones_stay_apart():
+    table = papers.wide("jtcse", "Table I")
+    assert len(table) == len(papers.load("jtcse")["tables"][0]["rows"]) == 51
+    assert table.loc[("bert-base-uncased", "JTCSE"), "7 Avg."] == 79.70
+    assert table.loc[("roberta-base", "JTCSE"), "7 Avg."] == 79.94
+
+
 def test_wide_keeps_the_printed_order():
     assert list(papers.wide("simcse", "Table 3").columns) == [
         "0.0",

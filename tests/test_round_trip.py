@@ -74,6 +74,14 @@ def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentence
         augment.parse(f"round_trip({there})")
 
 
+def test_a_substitute_is_taken_and_said(models, capsys):
+    there, back = models
+    assert augment.usable(f"round_trip({there},{back})", "shuffle") == f"round_trip({there},{back})"
+    assert capsys.readouterr().out == ""
+    assert augment.usable(f"round_trip({there},some/translator)", "shuffle") == "shuffle"
+    assert "some/translator" in (said := capsys.readouterr().out) and "Here: shuffle." in said
+
+
 def test_without_the_models_it_refuses_in_one_sentence(tmp_path, models):
     with pytest.raises(DataError, match=r"no loadable model 'some/translator'.*word_repetition"):
         round_trip.round_trip(["a"], "some/translator", models[1])
