@@ -184,18 +184,30 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     """
     fig, ax = plt.subplots(figsize=(6, 4))
     points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, cmap="viridis", s=60, edgecolors="k", lw=0.5)
-    for row in frame.itertuples():
-        ax.annotate(
-            row.encoder,
-            (row.uniformity, row.alignment),
-            textcoords="offset points",
-            xytext=(6, 4),
-            fontsize=8,
-        )
     fig.colorbar(points, label="Spearman x 100 (higher is better)")
     ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     ax.margins(0.18)
+    _name_points(ax, frame.encoder, frame.uniformity, frame.alignment)
     return fig
+
+
+def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 10) -> None:
+    """A name beside every point, at least `apart` points of height from the names near it; call after the limits."""
+    places = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi
+    taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far
+    for i in np.argsort(places[:, 1]):
+        left, height = places[i]
+        right = left + 5 * len(names.iloc[i])
+        for other_left, other_right, other_height in taken:  # from the lowest to the highest
+            if left < other_right and other_left < right and height < other_height + apart:
+                height = other_height + apart
+        taken.append((left, right, height))
+        lift = height - places[i, 1]
+        line = {"arrowstyle": "-", "lw": 0.5, "color": "0.6"} if lift > apart / 2 else None
+        ax.annotate(
+            names.iloc[i], (x.iloc[i], y.iloc[i]), textcoords="offset points", xytext=(8, lift - 2), fontsize=8,
+            arrowprops=line,
+        )  # fmt: skip
 
 
 def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.DataFrame | None = None) -> Figure:
@@ -380,8 +392,11 @@ def modulus_surface(frame: pd.DataFrame) -> Figure:
     shades = ax.contourf(grid.columns, grid.index, grid, levels=levels, cmap="viridis")
     lines = ax.contour(grid.columns, grid.index, grid, levels=levels[1:-1:2], colors="white", linewidths=0.7)
     ax.clabel(lines, fmt="%.2f", fontsize=8)
-    fig.colorbar(shades, label="loss (lower is better)")
+    fig.colorbar(shades, label="loss (lower is better)", ticks=[0, 0.25, 0.5, 0.75, 1])
     ax.set(xlabel="k, ratio of the two lengths", ylabel="t, cosine between the vectors", xscale="log")
+    ticks = [k for k in (0.2, 0.5, 1, 2, 5) if grid.columns.min() <= k * 1.001 and k <= grid.columns.max() * 1.001]
+    ax.set_xticks(ticks, [f"{k:g}" for k in ticks])
+    ax.minorticks_off()
     return fig
 
 
@@ -413,12 +428,11 @@ def labelled_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel
     fig, ax = plt.subplots(figsize=(5.6, 3.8))
     for i, row in enumerate(frame.itertuples()):
         ax.plot(getattr(row, x), getattr(row, y), "osD^vP"[i % 6], color=colour(row.encoder), ms=7)
-        place = (getattr(row, x), getattr(row, y))
-        ax.annotate(row.encoder, place, textcoords="offset points", xytext=(6, 4), fontsize=8)
     correlation = frame[x].corr(frame[y], method="spearman")
     ax.set(xlabel=xlabel, ylabel=ylabel, title=f"{len(frame)} encoders, rank correlation {correlation:.2f}")
     ax.margins(0.18)
     _widen(ax)
+    _name_points(ax, frame.encoder, frame[x], frame[y])
     return fig
 
 
