@@ -18,7 +18,7 @@ from lib import ensemble, runs
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
-from lib.evaluation import evaluate_sts
+from lib.evaluation import evaluate_sts, headline
 
 SEEDS = (42, 43, 44, 45, 46)
 VIEWS = ("word_repetition(0.2)", "word_deletion(0.1)")
@@ -97,8 +97,7 @@ def main() -> None:
         )
         rows.append(result)
         for result in rows[-6:]:
-            average = result.query("task == 'Avg.' and aggregation == 'all'").value.iloc[0]
-            print(seed, f"{result.method.iloc[0]:15s} {average:.2f}", flush=True)
+            print(seed, f"{result.method.iloc[0]:15s} {headline(result):.2f}", flush=True)
         frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
         path = runs.publish(frame, "small", "jtcse_mini_bert", NOTE, extend=True)
     print(path)

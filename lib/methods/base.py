@@ -26,9 +26,7 @@ class Method(nn.Module):
     reads_files: ClassVar[tuple[str, ...]] = ()  # of the backbone's folder, beyond what the encoder reads
     splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
     groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance
-    backbone_arguments: ClassVar[
-        tuple[str, ...]
-    ] = ()  # arguments that name further encoders: their content is in the run id
+    backbone_arguments: ClassVar[tuple[str, ...]] = ()  # name further encoders, whose content is part of the run id
     keeps_last: ClassVar[bool] = False  # the last step is kept, whatever the dev scores
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
