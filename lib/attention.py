@@ -22,6 +22,25 @@ from lib.packed import AttentionMaps
 PUNCTUATION = re.compile(r"[^\w\s]")
 
 
+@contextmanager
+def _mode(encoder: SentenceEncoder, training: bool) -> Iterator[None]:
+    was_training = encoder.training
+    encoder.train(training)
+    try:
+        yield
+    finally:
+        encoder.train(was_training)
+
+
+@contextmanager
+def _dropout(encoder: SentenceEncoder, seed: int) -> Iterator[None]:
+    """Dropout on, drawn from this seed; mode and random state are put back."""
+    devices = [encoder.device] if encoder.device.type == "cuda" else []
+    with _mode(encoder, True), torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
 @torch.no_grad()
 def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Attention of these layers (0-based), with dropout when the encoder is in training mode.
@@ -57,44 +76,32 @@ def pair_information(
         [N], mean over the rows of a pair, in nats.
     """
     found = []
-    was_training = encoder.training
-    encoder.train()
-    try:
-        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            for start in range(0, len(first), pairs_at_once):
-                block = slice(start, start + pairs_at_once)
-                texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
-                attention, mask = attention_of(encoder, texts, layers)
-                for i in range(0, len(texts), 2):
-                    common = mask[i : i + 1].bool() & mask[i + 1 : i + 2].bool()
-                    information = -attention_mutual_information(
-                        attention[:, i : i + 1],
-                        attention[:, i + 1 : i + 2],
-                        valid=common[:, :, None] & common[:, None, :],
-                        slicing=slicing,
-                        samples=samples,
-                        valid_fraction_factor=False,
-                    )
-                    found.append(float(information))
-    finally:
-        encoder.train(was_training)
+    with _dropout(encoder, seed):
+        for start in range(0, len(first), pairs_at_once):
+            block = slice(start, start + pairs_at_once)
+            texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
+            attention, mask = attention_of(encoder, texts, layers)
+            for i in range(0, len(texts), 2):
+                common = mask[i : i + 1].bool() & mask[i + 1 : i + 2].bool()
+                information = -attention_mutual_information(
+                    attention[:, i : i + 1],
+                    attention[:, i + 1 : i + 2],
+                    valid=common[:, :, None] & common[:, None, :],
+                    slicing=slicing,
+                    samples=samples,
+                    valid_fraction_factor=False,
+                )
+                found.append(float(information))
     return np.array(found)
 
 
 @torch.no_grad()
 def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
     """Cosine of each pair of texts under dropout: two copies of one text give less than 1. -> [N]."""
-    was_training = encoder.training
-    encoder.train()
-    try:
-        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            texts = [*first, *second]
-            inputs = pad(encoder.tokenize(texts), encoder.tokenizer.pad_token_id, device=encoder.device)
-            z1, z2 = encoder(*inputs).chunk(2)
-    finally:
-        encoder.train(was_training)
+    texts = [*first, *second]
+    with _dropout(encoder, seed):
+        inputs = pad(encoder.tokenize(texts), encoder.tokenizer.pad_token_id, device=encoder.device)
+        z1, z2 = encoder(*inputs).chunk(2)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
 
 
@@ -127,11 +134,8 @@ def joint_log_attention(
     """
     frames = []
     for name, encoder in encoders.items():
-        was_training = encoder.training
-        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
-            torch.manual_seed(seed)
-            views, _ = attention_of(encoder.train(), [sentence, sentence], layers)
-        encoder.train(was_training)
+        with _dropout(encoder, seed):
+            views, _ = attention_of(encoder, [sentence, sentence], layers)
         for i, layer in enumerate(layers):
             for head in range(heads):
                 first, second = views[i, :, head].flatten(1).cpu()
@@ -172,7 +176,7 @@ def _batches(encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: i
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
     """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS.
 
-    Function words are scikit-learn's English stop words; a piece that continues a word is content.
+    Function words are scikit-learn's English stop words; a WordPiece that continues a word is content.
     """
     tokenizer = encoder.tokenizer
     found = []
@@ -197,7 +201,7 @@ def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
     layers = tuple(range(encoder.backbone.config.num_hidden_layers))
     group_of, count = _token_groups(encoder).to(encoder.device), len(TOKEN_GROUPS)
     shares, tokens = torch.zeros(len(layers), count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
-    with _evaluation_mode(encoder):
+    with _mode(encoder, False):
         for ids in _batches(encoder, sentences, batch_tokens):
             input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
             maps = AttentionMaps(layers)
@@ -225,7 +229,7 @@ def mean_attention(
     """
     layers = tuple(range(encoder.backbone.config.num_hidden_layers))
     total, count = torch.zeros(len(layers), length, length, dtype=torch.float64), 0
-    with _evaluation_mode(encoder):
+    with _mode(encoder, False):
         for ids in _batches(encoder, sentences, batch_tokens):
             ids = [row for row in ids if len(row) >= length]
             if not ids:
@@ -243,23 +247,13 @@ def mean_attention(
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
     """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0. Streamed."""
     total = torch.zeros(encoder.backbone.config.num_hidden_layers, dtype=torch.float64)
-    with _evaluation_mode(encoder):
+    with _mode(encoder, False):
         for ids in _batches(encoder, sentences, batch_tokens):
             input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
             output = encoder.run_backbone(input_ids, mask, output_hidden_states=True)
             for i, hidden in enumerate(output.hidden_states[1:]):
                 total[i] += cls_energy(hidden.float(), mask).sum().cpu()
     return pd.Series((total / len(sentences)).numpy(), name="E_CLS").rename_axis("layer")
-
-
-@contextmanager
-def _evaluation_mode(encoder: SentenceEncoder) -> Iterator[None]:
-    was_training = encoder.training
-    encoder.eval()
-    try:
-        yield
-    finally:
-        encoder.train(was_training)
 
 
 def structures(sentences: Sequence[str]) -> tuple[list[str], str]:
