@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel
 
 from lib import ensemble, packed, runs, training
 from lib.config import ConfigError, RunConfig
@@ -25,33 +25,8 @@ def build(folder, dropout=0.1, kind=JTCSE, seed=0, attention="sdpa", **arguments
     return kind(encoder, kind.Arguments(**arguments)).train()
 
 
-@pytest.fixture
-def inputs(batch, sentences):
-    """Function method -> a batch for it."""
-    return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
-
-
-def shake(module, seed=5, scale=0.05):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(scale * torch.randn(p.shape, generator=generator))
-    return module
-
-
-def variant(folder, target, **changes):
-    """A new backbone with the tokenizer of another."""
-    config = AutoConfig.from_pretrained(folder)
-    for name, value in changes.items():
-        setattr(config, name, value)
-    torch.manual_seed(3)
-    AutoModel.from_config(config).save_pretrained(target)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(target)
-    return target
-
-
 @pytest.fixture(scope="module", params=["tiny_bert", "tiny_roberta"])
-def deep(request, tmp_path_factory):
+def deep(request, tmp_path_factory, variant):
     """Four layers, weights large enough that attention is not uniform."""
     folder = tmp_path_factory.mktemp("deep")
     return variant(request.getfixturevalue(request.param), folder, num_hidden_layers=4, initializer_range=0.2)
@@ -176,7 +151,7 @@ def by_hand(method, ids, mask, layers):
 
 @pytest.mark.parametrize("branch", ["carried", "last"])
 @pytest.mark.parametrize("count, layers", [(1, [3]), (2, [1, 3]), (4, [0, 1, 2, 3])])
-def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, inputs, branch, count, layers):
+def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, inputs, branch, count, layers, shake):
     method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
     shake(method.encoder.encoders[1], scale=0.1)
     whole = inputs(method)
@@ -190,7 +165,7 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
             assert abs(found - own).max() > 0.1
 
 
-def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs):
+def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
     found = {}
     for count in (1, 2, 4):
         for branch in ("carried", "last"):
@@ -228,7 +203,7 @@ def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, i
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(tiny_bert, inputs):
+def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(tiny_bert, inputs, shake):
     method = build(tiny_bert, dropout=0.0, cross_attention_layers=1)
     shake(method.encoder.encoders[1])
     c = run(method, inputs(method))[2][0]
@@ -241,7 +216,7 @@ def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(ti
     assert first[0].self.value.weight.grad.any() and second[0].self.value.weight.grad.any()
 
 
-def test_the_branch_has_dropout_while_training(tiny_bert, inputs):
+def test_the_branch_has_dropout_while_training(tiny_bert, inputs, shake):
     method = build(tiny_bert, dropout=0.0)
     shake(method.encoder.encoders[1])
     for encoder in method.encoder.encoders:
@@ -252,7 +227,7 @@ def test_the_branch_has_dropout_while_training(tiny_bert, inputs):
     torch.testing.assert_close(c[0][0::2], c[0][1::2])
 
 
-def test_the_branch_is_float32_in_every_training_precision(tiny_bert, inputs):
+def test_the_branch_is_float32_in_every_training_precision(tiny_bert, inputs, shake):
     method = build(tiny_bert, dropout=0.0)
     shake(method.encoder.encoders[1])
     found = []
@@ -273,7 +248,7 @@ def test_there_are_no_parameters_beyond_those_of_tncse(tiny_bert):
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, count):
+def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, count, shake):
     method, directions = build(tiny_bert, cross_attention_layers=count, temperature=0.1, icnce_weight=2.0), set()
     shake(method.encoder.encoders[1])
     for step in range(12):
@@ -288,7 +263,7 @@ def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, co
     assert directions == {True, False}
 
 
-def test_without_the_coin_encoder_one_always_looks(tiny_bert, inputs):
+def test_without_the_coin_encoder_one_always_looks(tiny_bert, inputs, shake):
     method = build(tiny_bert, coin=False)
     shake(method.encoder.encoders[1])
     for step in range(8):
@@ -346,7 +321,7 @@ def test_the_coin_goes_on_where_it_was(tiny_bert):
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs):
+def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs, shake):
     found = []
     for kind, arguments in ((JTCSE, {"cross_attention_layers": 0, "coin": False}), (TNCSE, {})):
         method = build(request.getfixturevalue(backbone), kind=kind, **arguments)
@@ -365,7 +340,7 @@ def test_the_branch_goes_away_with_its_term(tiny_bert, inputs):
     assert set(terms) == {"nce", "ictm"} and c == ()
 
 
-def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch):
+def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, shake):
     """Two processes in turn: the second one gathers what the first one had."""
     method = build(tiny_bert, dropout=0.0)
     shake(method.encoder.encoders[1])
@@ -420,7 +395,7 @@ def test_attention_that_cannot_be_read_is_refused(tiny_bert):
 
 
 @pytest.mark.parametrize("changes", [{"num_hidden_layers": 4}, {"num_attention_heads": 4}])
-def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, changes):
+def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, changes, variant):
     second = str(variant(tiny_bert, tmp_path / "second", **changes))
     with pytest.raises(ConfigError, match="second_backbone has 4"):
         build(tiny_bert, second_backbone=second)

@@ -1,13 +1,11 @@
 """TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
 
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import ensemble, runs
 from lib.config import ConfigError, RunConfig
@@ -24,33 +22,10 @@ def build(folder, dropout=0.1, pooling="cls", **arguments):
     return TNCSE(encoder, TNCSE.Arguments(**arguments)).train()
 
 
-@pytest.fixture
-def inputs(batch, sentences):
-    """Function method -> a batch for it."""
-    return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
-
-
-def shake(module, seed=5, scale=0.05):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(scale * torch.randn(p.shape, generator=generator))
-
-
-def perturbed(folder, target, seed=5):
+def perturbed(shake, folder, target, seed=5):
     encoder = SentenceEncoder.from_pretrained(folder)
     shake(encoder, seed)
     encoder.save(target)
-    return str(target)
-
-
-def variant(folder, target, **changes):
-    """A new backbone with the tokenizer of another."""
-    config = AutoConfig.from_pretrained(folder)
-    for name, value in changes.items():
-        setattr(config, name, value)
-    AutoModel.from_config(config).save_pretrained(target)
-    AutoTokenizer.from_pretrained(folder).save_pretrained(target)
     return str(target)
 
 
@@ -71,7 +46,7 @@ def run(method, inputs, seed=1):
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("halved", [True, False])
-def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, request, inputs):
+def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, request, inputs, shake):
     method = build(request.getfixturevalue(backbone), dropout=dropout, temperature=0.1, halved=halved)
     shake(method.encoder.encoders[1])
     shake(method.poolers[1])
@@ -88,7 +63,7 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
         torch.testing.assert_close(terms[name], value, msg=name)
 
 
-def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs):
+def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs, shake):
     for dropout in (0.0, 0.1):
         method = build(tiny_bert, dropout=dropout)
         shake(method.encoder.encoders[1])
@@ -112,7 +87,7 @@ def test_the_memory_estimate_counts_every_pass(tiny_bert, inputs):
 
 
 @pytest.mark.parametrize("name", ["nce", "icnce", "ictm"])
-def test_a_weight_scales_its_term_alone_and_0_removes_it(tiny_bert, inputs, name):
+def test_a_weight_scales_its_term_alone_and_0_removes_it(tiny_bert, inputs, name, shake):
     found = {}
     for weight in (0.0, 1.0, 3.0):
         method = build(tiny_bert, **{f"{name}_weight": weight})
@@ -136,7 +111,7 @@ def test_both_encoders_and_both_poolers_are_trained(tiny_bert, inputs):
 
 
 @pytest.mark.parametrize("name", ["nce", "icnce"])
-def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name):
+def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name, shake):
     method = build(tiny_bert)
     shake(method.encoder.encoders[1])
     terms, *_ = run(method, inputs(method))
@@ -160,8 +135,8 @@ def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
             assert torch.equal(own, other) and own is not other and own.data_ptr() != other.data_ptr()
 
 
-def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs):
-    folder = perturbed(tiny_bert, tmp_path / "second")
+def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs, shake):
+    folder = perturbed(shake, tiny_bert, tmp_path / "second")
     method = build(tiny_bert, second_backbone=folder, dropout=0.2)
     rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
     assert rates == {0.2}
@@ -177,7 +152,7 @@ def test_a_second_backbone_saved_with_another_pooling_is_read_at_cls(tiny_bert, 
     assert [encoder.pooling for encoder in method.encoder.encoders] == ["cls", "cls"]
 
 
-def test_twins_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, tmp_path):
+def test_twins_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, tmp_path, variant):
     with pytest.raises(ConfigError, match="another tokenizer"):
         build(tiny_bert, second_backbone=str(tiny_roberta))
     with pytest.raises(ConfigError, match="16 dimensions, backbone 32"):
@@ -223,7 +198,7 @@ def test_a_pooler_that_was_not_saved_is_not_made_up(backbone, request, tmp_path)
         build(folder, pooler_from=str(tmp_path / "saved"))
 
 
-def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path):
+def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path, variant):
     with pytest.raises(ConfigError, match="16 dimensions, backbone 32"):
         build(tiny_bert, pooler_from=variant(tiny_bert, tmp_path / "narrow", hidden_size=16))
 
@@ -257,7 +232,7 @@ def test_other_pooling_than_cls_is_refused(tiny_bert, pooling):
 # -- runs -----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences):
+def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences, shake):
     method = build(tiny_bert)
     shake(method.encoder.encoders[1])
     first, second = (encoder.encode(sentences[:6]) for encoder in method.encoder.encoders)
@@ -269,7 +244,7 @@ def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences):
     assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
 
 
-def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path):
+def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path, shake):
     def name(**arguments):
         config = RunConfig(
             corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse", max_length=16,
@@ -277,9 +252,9 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
         )  # fmt: skip
         return runs.prepare(config).id
 
-    second = perturbed(tiny_bert, tmp_path / "second", seed=1)
+    second = perturbed(shake, tiny_bert, tmp_path / "second", seed=1)
     moved = shutil.copytree(second, tmp_path / "moved")
-    other = perturbed(tiny_bert, tmp_path / "other", seed=2)
+    other = perturbed(shake, tiny_bert, tmp_path / "other", seed=2)
     with_pooler = shutil.copytree(tiny_bert, tmp_path / "with pooler")
     other_pooler = shutil.copytree(tiny_bert, tmp_path / "other pooler")
     weights = load_file(other_pooler / "model.safetensors")
