@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 from transformers.modeling_outputs import BaseModelOutput
 
-from lib import packed
+from lib import packed, paths
 from lib.progress import progress
 from lib.session import quiet
 
@@ -329,15 +328,10 @@ class SentenceEncoder(nn.Module):
         folder = Path(folder).expanduser()
         if folder.exists() and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-            path = Path(temporary) / "encoder"
+        with paths.whole_folder(folder) as path:
             self.backbone.save_pretrained(path)
             self.tokenizer.save_pretrained(path)
             _write_modules(path, self)
-            if folder.exists():
-                os.replace(folder, Path(temporary) / "old")
-            os.replace(path, folder)
 
 
 def longest_input(backbone: nn.Module) -> int:
@@ -373,8 +367,6 @@ def _unique(sentences: Sequence[str]) -> tuple[list[str], np.ndarray]:
 
 def _locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
     """(source, is a local folder); a relative folder is looked up from here, then from the repository."""
-    from lib import paths
-
     text = str(path_or_id)
     if text == "demo":
         return str(MINI_BERT), True
@@ -400,7 +392,7 @@ def _fetch_modules(name: str) -> Path:
 _POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens"}
 
 
-def _write_json(path: Path, content: Any) -> None:
+def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
 
@@ -418,7 +410,7 @@ def _write_modules(path: Path, encoder: SentenceEncoder) -> None:
         steps.append(("WeightedLayerPooling", "1_WeightedLayerPooling", shape))
         _write_weights(path / "1_WeightedLayerPooling", {"layer_weights": weights})
         config = json.loads((path / "config.json").read_text(encoding="utf8"))
-        _write_json(path / "config.json", config | {"output_hidden_states": True})
+        write_json(path / "config.json", config | {"output_hidden_states": True})
     if encoder.pooling in ("mask_prompt", "pooler"):
         # no equivalent there: a class it does not know makes it stop instead of averaging silently
         steps.append(("lib.encoder.SentenceEncoder", "", {}))
@@ -436,11 +428,11 @@ def _write_modules(path: Path, encoder: SentenceEncoder) -> None:
         kind = kind if "." in kind else f"sentence_transformers.models.{kind}"
         modules.append({"idx": i, "name": str(i), "path": folder, "type": kind})
         if config:
-            _write_json(path / folder / "config.json", config)
-    _write_json(path / "modules.json", modules)
-    _write_json(path / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
-    _write_json(path / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    _write_json(path / "sentence_encoder.json", {"pooling": encoder.pooling, "max_length": encoder.max_length})
+            write_json(path / folder / "config.json", config)
+    write_json(path / "modules.json", modules)
+    write_json(path / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
+    write_json(path / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    write_json(path / "sentence_encoder.json", {"pooling": encoder.pooling, "max_length": encoder.max_length})
 
 
 def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:

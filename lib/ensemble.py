@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lib import paths
-from lib.encoder import POOLINGS, EncoderError, SentenceEncoder
+from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, write_json
 
 LIST = "ensemble.json"
 
@@ -67,18 +66,12 @@ class EncoderSum(nn.Module):
         folder = Path(folder).expanduser()
         if folder.exists() and not (folder / LIST).is_file():
             raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-            path = Path(temporary) / "ensemble"
-            path.mkdir()
+        with paths.whole_folder(folder) as path:
             names = [f"encoder_{i + 1}" for i in range(len(self.encoders))]
             for name, encoder in zip(names, self.encoders, strict=True):
                 encoder.save(path / name)
-            _write_json(path / LIST, {"encoders": names, "weights": self.weights})
-            _write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "lib.ensemble.EncoderSum"}])
-            if folder.exists():
-                os.replace(folder, Path(temporary) / "old")
-            os.replace(path, folder)
+            write_json(path / LIST, {"encoders": names, "weights": self.weights})
+            write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "lib.ensemble.EncoderSum"}])
 
 
 def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
@@ -130,7 +123,3 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
             f"ensemble {str(path_or_id)!r} is incomplete: {', '.join(missing)} is missing in its folder."
         )
     return EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], listed["weights"])
-
-
-def _write_json(path: Path, content: Any) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")

@@ -52,11 +52,12 @@ def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, not
 
     Args:
         data: the plotted numbers; floats are written with six significant digits.
-        note: goes into the files' description: profile, protocol, seeds.
+        note: protocol, split, seeds; stands with the profile under the picture and in the files' description.
     """
     folder = paths.figures(profile)
     folder.mkdir(parents=True, exist_ok=True)
     description = f"profile {profile}" + (f"; {note}" if note else "")
+    fig.text(0, -0.015, description, va="top", fontsize=7, color="0.4")
     fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
     with matplotlib.rc_context({"svg.hashsalt": name}):
         fig.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": description})
@@ -112,8 +113,9 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     frame: encoder, layer, query, key (positions), value. tokens: the word pieces of the sentence.
     """
     encoders, layers = list(frame.encoder.unique()), frame.groupby("encoder").layer.nunique().max()
+    top = np.ceil(10 * frame.value.quantile(0.99)) / 10  # of the colours: a few larger values would hide the rest
     fig, axes = plt.subplots(
-        len(encoders), layers, figsize=(1.55 * layers + 1, 1.75 * len(encoders) + 0.5), squeeze=False
+        len(encoders), layers, figsize=(1.7 * layers + 1, 2.0 * len(encoders) + 0.5), squeeze=False
     )
     for row, encoder in zip(axes, encoders, strict=True):
         part = frame[frame.encoder == encoder]
@@ -122,10 +124,10 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
         for ax, (layer, maps) in zip(row, part.groupby("layer"), strict=False):
             ax.set_visible(True)
             values = maps.pivot(index="query", columns="key", values="value")
-            image = ax.imshow(values, cmap="viridis", vmin=0, vmax=min(1.0, 4 / len(tokens)))
+            image = ax.imshow(values, cmap="viridis", vmin=0, vmax=top)
             ax.set_title(f"{encoder}, layer {layer}" if ax is row[0] else f"layer {layer}", fontsize=8)
-            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5)
-            ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=5)
+            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
+            ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=7)
             ax.grid(False)
     fig.supxlabel("looks at", fontsize=8)
     fig.supylabel("looks from", fontsize=8)
@@ -186,7 +188,7 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, cmap="viridis", s=60, edgecolors="k", lw=0.5)
     fig.colorbar(points, label="Spearman x 100 (higher is better)")
     ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
-    ax.margins(0.18)
+    ax.margins(0.22)
     _name_points(ax, frame.encoder, frame.uniformity, frame.alignment)
     return fig
 
@@ -197,7 +199,7 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
     taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far
     for i in np.argsort(places[:, 1]):
         left, height = places[i]
-        right = left + 5 * len(names.iloc[i])
+        right = left + 12 + 5 * len(names.iloc[i])
         for other_left, other_right, other_height in taken:  # from the lowest to the highest
             if left < other_right and other_left < right and height < other_height + apart:
                 height = other_height + apart
@@ -390,9 +392,9 @@ def modulus_surface(frame: pd.DataFrame) -> Figure:
     fig, ax = plt.subplots(figsize=(5.4, 3.6))
     levels = np.linspace(0, grid.to_numpy().max(), 13)
     shades = ax.contourf(grid.columns, grid.index, grid, levels=levels, cmap="viridis")
-    lines = ax.contour(grid.columns, grid.index, grid, levels=levels[1:-1:2], colors="white", linewidths=0.7)
+    lines = ax.contour(grid.columns, grid.index, grid, levels=[0.25, 0.5, 0.75], colors="white", linewidths=0.7)
     ax.clabel(lines, fmt="%.2f", fontsize=8)
-    fig.colorbar(shades, label="loss (lower is better)", ticks=[0, 0.25, 0.5, 0.75, 1])
+    fig.colorbar(shades, label="length term L (lower is better)", ticks=[0, 0.25, 0.5, 0.75, 1])
     ax.set(xlabel="k, ratio of the two lengths", ylabel="t, cosine between the vectors", xscale="log")
     ticks = [k for k in (0.2, 0.5, 1, 2, 5) if grid.columns.min() <= k * 1.001 and k <= grid.columns.max() * 1.001]
     ax.set_xticks(ticks, [f"{k:g}" for k in ticks])
@@ -412,27 +414,30 @@ def token_shares(frame: pd.DataFrame) -> Figure:
         part = frame[frame.encoder == encoder]
         for i, group in enumerate(groups):
             rows = part[part.group == group].sort_values("layer")
-            ax.plot(rows.layer, rows.share, color=f"C{i}", marker="osD^v"[i % 5], ms=3.5, label=group)
+            mark = {"marker": "osD^v"[i % 5], "ms": 5, "mfc": "none"}
+            ax.plot(rows.layer, rows.share, color=f"C{i}", label=group, **mark)
             ax.axhline(rows.tokens.iloc[0], color=f"C{i}", ls="--", lw=0.7)
+        ax.plot([], [], color="0.3", ls="--", lw=0.7, label="uniform attention")
         ax.set(title=encoder, xlabel="layer", ylim=(0, None))
     axes[0, 0].set_ylabel("share of the attention")
     axes[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
     return fig
 
 
-def labelled_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
-    """One named point per encoder, and the rank correlation of the two quantities (JTCSE, Figure 10).
+def energy_scatter(frame: pd.DataFrame) -> Figure:
+    """CLS energy and score of single encoders, with rank correlations (JTCSE, Figure 10).
 
-    frame: encoder, the columns x and y.
+    frame: encoder, energy, score; an encoder may have several rows, one per seed.
     """
     fig, ax = plt.subplots(figsize=(5.6, 3.8))
-    for i, row in enumerate(frame.itertuples()):
-        ax.plot(getattr(row, x), getattr(row, y), "osD^vP"[i % 6], color=colour(row.encoder), ms=7)
-    correlation = frame[x].corr(frame[y], method="spearman")
-    ax.set(xlabel=xlabel, ylabel=ylabel, title=f"{len(frame)} encoders, rank correlation {correlation:.2f}")
-    ax.margins(0.18)
+    for i, (encoder, part) in enumerate(frame.groupby("encoder", sort=False)):
+        ax.plot(part.energy, part.score, "osD^vP*X<>"[i % 10], color=colour(encoder), mfc="none", ms=7, label=encoder)
+    trained = frame[frame.encoder != "untuned"]
+    both = [rows.energy.corr(rows.score, method="spearman") for rows in (frame, trained)]
+    ax.set_title(f"rank correlation {both[0]:.2f}, without the untuned encoder {both[1]:.2f}", fontsize=10)
+    ax.set(xlabel="CLS energy: length of [CLS] over that of all other tokens", ylabel="test, Spearman x 100")
     _widen(ax)
-    _name_points(ax, frame.encoder, frame[x], frame[y])
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)
     return fig
 
 
@@ -441,7 +446,8 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
     fig, ax = plt.subplots(figsize=(5.6, 3.4))
     groups = frame.groupby("method", sort=False).value.agg(["mean", "std"])
     places = {method: i for i, method in enumerate(groups.index)}
-    ax.scatter(frame.method.map(places), frame.value, s=14, color="0.6", label="seeds")
+    seeds = frame.groupby("method").size().max()
+    ax.scatter(frame.method.map(places), frame.value, s=30, marker="_", color="0.3", label=f"{seeds} seeds", zorder=3)
     deviation = groups["std"].fillna(0)
     ax.errorbar(range(len(groups)), groups["mean"], yerr=deviation, fmt="s", capsize=3, label="mean ± std")
     ax.set_xticks(range(len(groups)), groups.index, rotation=20)
@@ -455,7 +461,14 @@ def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str) -> Figure:
     """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
     fig, ax = plt.subplots(figsize=(5.6, 3.4))
     for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
-        ax.plot(part[x], part.value, color=f"C{i}", marker="osD^vP"[i % 6], ms=5, label=method)
+        ax.plot(
+            part[x],
+            part.value,
+            color=_line_colour(method),
+            ls=["-", "--", ":", "-."][i % 4],
+            marker="osD^vP"[i % 6],
+            label=method,
+        )
     ax.set(xlabel=xlabel, ylabel=ylabel, xticks=sorted(frame[x].unique()))
     _widen(ax)
     ax.legend()

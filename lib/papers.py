@@ -117,8 +117,7 @@ def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] 
         mean=(value, "mean"),
         std=(value, "std"),
         gain=("gain", "mean"),
-        smallest=("gain", "min"),
-        largest=("gain", "max"),
+        **{"smallest gain": ("gain", "min"), "largest gain": ("gain", "max")},
         seeds=("seed", "size"),
     )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -55,3 +58,19 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     if os.environ.get("CSE_DATA") and not path.is_dir():
         raise DataError(f"CSE_DATA names {path}, which is not a folder: correct or unset the variable.")
     return path
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """An empty folder to write into, which takes the place of `folder` when the block ends without an error.
+
+    So `folder` is there whole or not at all, and what was there before stays if something goes wrong.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
+        new = Path(temporary) / "new"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            os.replace(folder, Path(temporary) / "old")
+        os.replace(new, folder)

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -301,10 +300,7 @@ def _finish(
     trained: Any,
     processes: int,
 ) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as temporary:
-        path = Path(temporary) / "run"
-        path.mkdir()
+    with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
         trained.history.to_csv(path / "history.csv", index=False)
@@ -319,9 +315,6 @@ def _finish(
         }
         (path / "provenance.json").write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf8")
         (path / "metrics.json").write_text(json.dumps(trained.metrics, indent=2) + "\n", encoding="utf8")
-        if folder.exists():  # without metrics.json: not a finished run
-            shutil.rmtree(folder)
-        os.replace(path, folder)
 
 
 def _environment() -> dict[str, Any]:

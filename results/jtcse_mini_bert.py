@@ -7,17 +7,25 @@ words, encoder II beside one with deleted words. The seed draws the 10,000 sente
 for all methods. Finished runs and evaluations are kept: the command can be stopped and repeated, rows are published
 after every seed. `--choose` publishes jtcse_mini_bert_choice.csv instead: STS-B dev scores of the learning rates of the
 second stage and of the student, with a seed of its own; nothing was tuned on a test set.
+
+`--look` measures where these encoders attend and their CLS energy, on the first sentences of the STS-B dev pairs, and
+publishes jtcse_mini_bert_energy.csv, _attention.csv and _maps.csv; `--minilm DIR` (`make .cache/minilm`) adds MiniLM.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 from common import parser, small_config
 
-from lib import ensemble, runs
+from lib import attention, ensemble, runs
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
+from lib.encoder import SentenceEncoder
 from lib.evaluation import evaluate_sts, headline
 
 SEEDS = (42, 43, 44, 45, 46)
@@ -31,6 +39,8 @@ NOTE = (
     "text (word repetition, word deletion) and their untrained sum, TNCSE, JTCSE, and JTCSE distilled into one encoder; [CLS], "
     "seven STS tasks, fp32. The seed draws the sentences too. Learning rates were chosen on STS-B dev."
 )
+SUMS = {"sum of stage 1": "SimCSE", "TNCSE": "TNCSE", "JTCSE": "JTCSE"}  # of the encoders I and II of this name
+LOOK = "first sentences of the STS-B dev pairs, without dropout; value x 100."
 CHOICE = "STS-B dev scores by which the learning rates for jtcse_mini_bert.csv were chosen: 10,000 sentences of seed 7."
 
 
@@ -69,36 +79,99 @@ def choose(config: RunConfig) -> None:
     print(runs.publish(frame, "small", "jtcse_mini_bert_choice", CHOICE))
 
 
+def trained(config: RunConfig, seed: int) -> dict[str, tuple[runs.Run, SentenceEncoder]]:
+    """Every single encoder of a seed and the run that it comes from."""
+    twins = first_stage(config, seed)
+    tncse = joint(config, seed, twins, cross_attention_layers=0, coin=False)
+    jtcse = joint(config, seed, twins)
+    found = {f"SimCSE {name}": (run, run.encoder()) for name, run in zip(("I", "II"), twins, strict=True)}
+    for method, run in (("TNCSE", tncse), ("JTCSE", jtcse)):
+        one, two = ensemble.parts(run.encoder())
+        found |= {f"{method} I": (run, one), f"{method} II": (run, two)}
+    student = distilled(config, seed, jtcse)
+    return found | {"JTCSE D": (student, student.encoder())}
+
+
+def encode_sum(
+    encoders: Mapping[str, SentenceEncoder], names: Sequence[str], known: dict[str, np.ndarray]
+) -> Callable[[list[str]], np.ndarray]:
+    """`encode` of a sum of these encoders for one list of sentences, which every encoder reads once for all its sums."""
+
+    def encode(sentences: list[str]) -> np.ndarray:
+        for name in names:
+            if name not in known:
+                known[name] = encoders[name].encode(sentences)
+        return np.sum([known[name] for name in names], axis=0)
+
+    return encode
+
+
+def scores(config: RunConfig, seed: int, tasks: list) -> list[pd.DataFrame]:
+    """Rows of the seven STS tasks for every single encoder and every sum of a seed."""
+    found = trained(config, seed)
+    encoders = {name: encoder for name, (_, encoder) in found.items()}
+    members = {name: [name] for name in found} | {name: [f"{of} I", f"{of} II"] for name, of in SUMS.items()}
+    known: dict[str, np.ndarray] = {}
+    rows = []
+    for method, names in members.items():
+        encode = encode_sum(encoders, names, known)
+        run, key = found[names[0]][0], [method, *(found[name][0].id for name in names)]
+        rows.append(
+            run.results("sts", lambda encode=encode: evaluate_sts(encode, tasks), key=key, paper="jtcse", method=method)
+        )
+        print(seed, f"{method:15s} {headline(rows[-1]):.2f}", flush=True)
+    return rows
+
+
+def look(config: RunConfig, data_dir: Path, seeds: list[int], minilm: str) -> None:
+    """CLS energy for every seed, shares and maps of attention for the first."""
+    sentences = list(dict.fromkeys(load_sts(data_dir, "STS-B", "dev").sentences1))
+    others = {"untuned": SentenceEncoder.from_pretrained(config.backbone)}
+    if minilm:
+        others["MiniLM"] = SentenceEncoder.from_pretrained(minilm)
+    energy, shares, maps = [], [], []
+    for seed in seeds:
+        found = {name: (run.id, encoder) for name, (run, encoder) in trained(config, seed).items()}
+        if seed == seeds[0]:
+            found = {name: ("", encoder) for name, encoder in others.items()} | found
+        for name, (run_id, encoder) in found.items():
+            labels = {"encoder": name, "seed": seed if run_id else "", "run_id": run_id}
+            energy.append(
+                (100 * attention.cls_energies(encoder, sentences)).rename("value").reset_index().assign(**labels)
+            )
+            if seed == seeds[0]:
+                share = attention.token_shares(encoder, sentences)
+                shares.append(
+                    share.assign(value=100 * share.pop("share"), tokens=(100 * share.tokens).round(2), **labels)
+                )
+                if name in (*others, "SimCSE I", "JTCSE I"):
+                    mean = attention.mean_attention(encoder, sentences, length=12)
+                    maps.append(mean.assign(value=100 * mean.value, **labels))
+            print(seed, f"{name:10s} E_CLS {energy[-1].value.mean():.2f}", flush=True)
+    for name, frames, what in (
+        ("energy", energy, "E_CLS (JTCSE, Eq. 6) after every layer, counted from 0"),
+        ("attention", shares, "Share of attention that groups of tokens receive in each layer"),
+        ("maps", maps, "Mean attention between the first twelve places, sentences of twelve tokens and more"),
+    ):
+        print(runs.publish(pd.concat(frames, ignore_index=True), "small", f"jtcse_mini_bert_{name}", f"{what}: {LOOK}"))
+
+
 def main() -> None:
     own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz", seeds=SEEDS)
     own.add_argument("--choose", action="store_true", help="measure and publish the dev scores behind the choices")
+    own.add_argument("--look", action="store_true", help="measure and publish attention and CLS energy")
+    own.add_argument("--minilm", default="", help="folder of all-MiniLM-L6-v2, for --look")
     arguments = own.parse_args()
     config, data_dir = small_config(arguments, backbone="demo", corpus_size=10_000, eval_every=52)
     if arguments.choose:
         choose(config)
         return
+    if arguments.look:
+        look(config, data_dir, arguments.seeds, arguments.minilm)
+        return
     tasks = [load_sts(data_dir, name) for name in STS_TASKS]
-    rows = []
     for seed in arguments.seeds:
-        twins = first_stage(config, seed)
-        tncse = joint(config, seed, twins, cross_attention_layers=0, coin=False)
-        jtcse = joint(config, seed, twins)
-        measured = {"SimCSE I": twins[0], "SimCSE II": twins[1], "TNCSE": tncse, "JTCSE": jtcse}
-        measured["JTCSE D"] = distilled(config, seed, jtcse)
-        for name, run in measured.items():
-            result = run.results(
-                "sts", lambda run=run: evaluate_sts(run.encoder().encode, tasks), paper="jtcse", method=name
-            )
-            rows.append(result)
-        both = ensemble.EncoderSum([run.encoder() for run in twins])
-        key = [run.id for run in twins]
-        result = twins[0].results(
-            "sum", lambda both=both: evaluate_sts(both.encode, tasks), key=key, paper="jtcse", method="sum, untrained"
-        )
-        rows.append(result)
-        for result in rows[-6:]:
-            print(seed, f"{result.method.iloc[0]:15s} {headline(result):.2f}", flush=True)
-        frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+        frame = pd.concat(scores(config, seed, tasks), ignore_index=True).assign(backbone="mini-bert")
         path = runs.publish(frame, "small", "jtcse_mini_bert", NOTE, extend=True)
     print(path)
 

@@ -200,7 +200,7 @@ def test_saving_never_touches_a_folder_that_is_no_ensemble(three, tmp_path):
         three[0].save(tmp_path / "sum")
 
 
-@pytest.mark.parametrize("what", ["lib.ensemble._write_json", "lib.encoder._write_modules"])
+@pytest.mark.parametrize("what", ["lib.ensemble.write_json", "lib.encoder._write_modules"])
 def test_a_save_that_fails_leaves_the_old_folder_or_none(three, tmp_path, monkeypatch, sentences, what):
     total = EncoderSum(three)
     total.save(tmp_path / "old")

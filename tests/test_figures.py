@@ -31,10 +31,13 @@ JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for laye
 TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
 SURFACE = pd.DataFrame([(k, c, (k - 1) ** 2 + 1 - c) for k in (0.5, 1, 2) for c in (-1, 0, 1)], columns=["k", "t", "loss"])  # fmt: skip
 SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (0, 1) for g in "xy"], columns=["encoder", "layer", "group", "share", "tokens"])  # fmt: skip
+ENERGY = pd.DataFrame(
+    {"encoder": ["untuned", "SimCSE I", "SimCSE I"], "energy": [0.2, 0.3, 0.4], "score": [40.0, 60, 61]}
+)
 DRAWN = {
     "surface": lambda: figures.modulus_surface(SURFACE),
     "shares": lambda: figures.token_shares(SHARES),
-    "labelled": lambda: figures.labelled_scatter(PAIRS[:3], x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
+    "energy": lambda: figures.energy_scatter(ENERGY),
     "seeds": lambda: figures.seed_spread(SWEEP.assign(method=["a", "a", "b", "b"]), ylabel="score"),
     "lines": lambda: figures.lines(SWEEP.assign(method="m", n=range(4)), x="n", xlabel="n", ylabel="score"),
     "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
@@ -147,3 +150,17 @@ def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
     assert after.mode == "P" and after.size == before.size and len(small) < 0.6 * len(whole.getvalue())
     difference = np.abs(np.asarray(before, dtype=int) - np.asarray(after.convert("RGB"), dtype=int))
     assert difference.mean() < 1 and small == session._palette_png(fig)
+
+
+def test_the_energy_figure_says_how_much_of_the_correlation_is_training():
+    frame = pd.DataFrame(
+        {"encoder": ["untuned", "a", "b", "c"], "energy": [0.0, 0.2, 0.3, 0.4], "score": [40.0, 62, 61, 60]}
+    )
+    title = figures.energy_scatter(frame).axes[0].get_title()
+    assert title == "rank correlation 0.20, without the untuned encoder -1.00"
+
+
+def test_profile_and_note_stand_under_the_picture():
+    fig = DRAWN["seeds"]()
+    figures.save_figure(fig, "x", SWEEP, profile="demo", note="test, seed 1")
+    assert [text.get_text() for text in fig.texts] == ["profile demo; test, seed 1"]

@@ -89,6 +89,6 @@ def test_gains_are_paired_and_not_differences_of_means():
     found = papers.gains(frame, over="a", value="score", paired=["size", "seed"])
     assert found.dropna().to_dict() == {10: 0, 11: 3, 12: 0, 13: 1, 14: 0, 15: -1}
     table = papers.gain_table(frame, over="a", value="score", by=["size", "method"])
-    assert table.loc[(10, "b"), ["mean", "gain", "smallest", "largest", "seeds"]].tolist() == [57, 2, 1, 3, 2]
+    assert table.loc[(10, "b"), ["mean", "gain", "smallest gain", "largest gain", "seeds"]].tolist() == [57, 2, 1, 3, 2]
     alone = papers.gain_table(frame[frame["size"] == 10], over="a", value="score")
     assert alone.loc["b", "gain"] == 2 and alone.loc["a", "gain"] == 0

@@ -17,3 +17,18 @@ def test_data_dir_rule(tmp_path, monkeypatch):
         paths.data_dir()
     with pytest.raises(DataError, match="'gone' is not a folder"):
         paths.data_dir("gone")
+
+
+def test_whole_folder_replaces_the_old_one_only_when_the_block_ends(tmp_path):
+    folder = tmp_path / "runs" / "one"
+    with paths.whole_folder(folder) as new:
+        (new / "a").write_text("first")
+        assert not folder.exists()
+    with pytest.raises(ZeroDivisionError), paths.whole_folder(folder) as new:
+        (new / "b").write_text("second")
+        raise ZeroDivisionError
+    assert [path.name for path in folder.iterdir()] == ["a"]
+    with paths.whole_folder(folder) as new:
+        (new / "c").write_text("third")
+    assert [path.name for path in folder.iterdir()] == ["c"]
+    assert list(folder.parent.iterdir()) == [folder]  # nothing is left beside it

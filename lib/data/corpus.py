@@ -13,6 +13,7 @@ import numpy as np
 
 from lib.data.errors import DataError
 from lib.data.files import expect_count, manifest, read_lines
+from lib.data.sts import STS_TASKS, load_sts
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,24 @@ def _matching(spec: str, data_dir: Path) -> list[Path]:
     return paths
 
 
+def add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
+    """Plain sentences and, after them, the distinct sentences of an STS task without their scores.
+
+    Of all splits where load_sts has them (STS-B, SICK-R), else of the test pairs: they are test sentences, so scores on
+    this task are no longer those of unseen text.
+
+    Raises:
+        DataError: the corpus holds pairs or triples, or the task cannot be read.
+    """
+    if corpus.kind != "sentences":
+        raise DataError(
+            f"the sentences of {task} can be added to plain sentences only; {corpus.name!r} holds {corpus.kind}."
+        )
+    pairs = load_sts(data_dir, task, "all" if task in ("STS-B", "SICK-R") else "test")
+    added = dict.fromkeys([*pairs.sentences1, *pairs.sentences2])
+    return Corpus(f"{corpus.name}, and {len(added):,} sentences of {task}", ((*corpus.columns[0], *added),))
+
+
 def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> Corpus:
     """A corpus by name.
 
@@ -135,12 +154,16 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         spec: `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project),
             files or glob patterns with commas between them (absolute, or relative to data_dir), `hub:<file>` for a file
             of SimCSE's data set repository, or `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other.
+            `<one of these>+<STS task>` adds the task's sentences, see `add_sentences` (JTCSE, Table VIII).
         data_dir: folder for relative names; hub files that already lie there are not fetched.
-        size, seed: a random subset, see `Corpus.sample`.
+        size, seed: a random subset, see `Corpus.sample`; drawn before a task's sentences are added.
 
     Raises:
         DataError: missing, truncated, empty, in another format, or smaller than `size`.
     """
+    base, plus, task = spec.rpartition("+")
+    if plus and task in (*STS_TASKS, "demo"):
+        return add_sentences(load_corpus(base, data_dir, size=size, seed=seed), task, data_dir)
     if spec in ("demo", "demo-triples"):
         from lib import demo
 

@@ -10,7 +10,7 @@ SMALLEST_COSINE = 1e-4  # stands for a cosine that is not positive, as in the au
 
 
 def tensor_modulus(h: Tensor, g: Tensor, p: Tensor, q: Tensor, *, halved: bool = True) -> Tensor:
-    """One direction of the constraint between encoder I (h, p) and encoder II (g, q); JTCSE Eqs. 4, 5 and 13.
+    """One direction of the constraint between encoder I (h, p) and encoder II (g, q); JTCSE Eqs. 1 and 13.
 
         L = mean_i  -log cos(h_2i, g_2i+1)  *  |p_2i - q_2i+1| / (2 (|p_2i| + |q_2i+1|))
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib import augment
 from lib.config import ConfigError
-from lib.data import Corpus, DataError, files, load_corpus, tokenize_corpus
+from lib.data import Corpus, DataError, files, load_corpus, load_sts, tokenize_corpus
 from lib.data import tokenized as tokenized_module
 from lib.encoder import SentenceEncoder
 
@@ -166,3 +166,18 @@ def test_every_count_of_the_manifest_is_a_number():
     manifest = files.manifest()
     scored = {name: sum(s for _, s in task["subsets"].values()) for name, task in manifest["sts"].items()}
     assert scored == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+
+
+def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
+    (tmp_path / "a.txt").write_text("One.\nTwo.\nThree.\n")
+    (tmp_path / "b+demo.txt").write_text("A plus sign in a file name.\n")
+    alone, corpus = load_corpus("a.txt", tmp_path, size=2, seed=1), load_corpus("a.txt+demo", tmp_path, size=2, seed=1)
+    task = load_sts(tmp_path, "demo", "test")
+    assert corpus.columns[0][:2] == alone.columns[0] and corpus.kind == "sentences"
+    assert set(corpus.columns[0][2:]) == {*task.sentences1, *task.sentences2}
+    assert len(set(corpus.columns[0][2:])) == len(corpus) - 2 and "sentences of demo" in corpus.name
+    assert load_corpus("b+demo.txt", tmp_path).columns == (("A plus sign in a file name.",),)
+    with pytest.raises(DataError, match="plain sentences only; .* holds triples"):
+        load_corpus("demo-triples+demo", tmp_path)
+    with pytest.raises(DataError, match="senteval"):
+        load_corpus("a.txt+SICK-R", tmp_path)
