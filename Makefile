@@ -34,10 +34,12 @@ $(VENV)/.installed: requirements.txt constraints.txt pyproject.toml
 reproduce: setup
 	$(BIN)/python -m lib.batch all --profile demo --report
 
+# one process per core, one thread in each
+test: export OMP_NUM_THREADS = 1
 test: setup lint
-	$(BIN)/python -m pytest tests
-	CSE_FIGURES="$(CURDIR)/.cache/figures" $(BIN)/python -m pytest --nbval-lax --nbval-current-env --nbval-cell-timeout 300 \
-		--nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
+	$(BIN)/python -m pytest -n auto tests
+	CSE_FIGURES="$(CURDIR)/.cache/figures" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
+		--nbval-cell-timeout 600 --nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
 
 lint: setup
 	$(BIN)/ruff check .
