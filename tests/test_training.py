@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import training
 from lib.config import ConfigError, RunConfig
@@ -253,19 +255,32 @@ if not dist.is_initialized() or dist.get_rank() == 0:
 """
 
 
-@pytest.mark.parametrize("arguments", [{}, {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}}])
+def two_processes():
+    """What `accelerate launch` with two processes comes to, on a port of their own."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
+
+
+TWINS = {"method": "jtcse", "pooling": "cls", "method_arguments": {"cross_attention_layers": 2}}
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}}, TWINS]
+)
 def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, arguments):
+    if arguments is TWINS:  # another second encoder: all terms of equal ones without dropout are extreme
+        torch.manual_seed(3)
+        AutoModel.from_config(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(tmp_path / "second")
+        AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "second")
+        second = {"second_backbone": str(tmp_path / "second")}
+        arguments = arguments | {"method_arguments": arguments["method_arguments"] | second}
     (tmp_path / "sentences.txt").write_text("\n".join(sentences))
     (tmp_path / "worker.py").write_text(WORKER)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     last = [str(tmp_path / "worker.py"), str(tiny_bert), str(ROOT), str(tmp_path), repr(arguments)]
-    launch = [
-        "-m",
-        "torch.distributed.run",
-        "--nproc_per_node=2",
-        f"--master_port={20000 + os.getpid() % 20000}",
-    ]
-    for command in ([sys.executable, *last], [sys.executable, *launch, *last]):
+    for command in ([sys.executable, *last], [*two_processes(), *last]):
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
         assert done.returncode == 0, done.stderr[-2000:]
     one, two = (torch.load(tmp_path / f"{n}.pt", weights_only=True) for n in (1, 2))
@@ -287,8 +302,7 @@ def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_pa
         "OMP_NUM_THREADS": "1",
         "ACCELERATE_USE_CPU": "true",
     }
-    launch = ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={20001 + os.getpid() % 20000}"]
-    command = [sys.executable, *launch, "-m", "lib.runs", "-f", str(parameters)]
+    command = [*two_processes(), "-m", "lib.runs", "-f", str(parameters)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count('"steps": 4') == 1
