@@ -34,11 +34,11 @@ $(VENV)/.installed: requirements.txt constraints.txt pyproject.toml
 reproduce: setup
 	$(BIN)/python -m lib.batch all --profile demo --report
 
-# one process per core, one thread in each
+# one process per core, one thread in each; a run store of their own, since other threads give other last digits
 test: export OMP_NUM_THREADS = 1
 test: setup lint
 	$(BIN)/python -m pytest -n auto tests
-	CSE_FIGURES="$(CURDIR)/.cache/figures" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
+	CSE_FIGURES="$(CURDIR)/.cache/figures" CSE_RUNS="$(CURDIR)/.cache/runs" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
 		--nbval-cell-timeout 600 --nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
 
 lint: setup
