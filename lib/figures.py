@@ -47,16 +47,18 @@ def colour(method: str) -> tuple[float, float, float]:
     return _COLOURS.get(method, _COLOURS.get(method.split(" ")[0], (0.45, 0.45, 0.45)))
 
 
-def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "") -> Path:
+def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "", source: str = "") -> Path:
     """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers); the same run gives the same bytes.
 
     Args:
         data: the plotted numbers; floats are written with six significant digits.
-        note: protocol, split, seeds; stands with the profile under the picture and in the files' description.
+        profile: whose folder of figures.
+        note: protocol, split, seeds; stands with the source under the picture and in the files' description.
+        source: where the numbers come from, when that is not this run of the profile.
     """
     folder = paths.figures(profile)
     folder.mkdir(parents=True, exist_ok=True)
-    description = f"profile {profile}" + (f"; {note}" if note else "")
+    description = (source or f"profile {profile}") + (f"; {note}" if note else "")
     fig.text(0, -0.015, description, va="top", fontsize=7, color="0.4")
     fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
     with matplotlib.rc_context({"svg.hashsalt": name}):
@@ -113,6 +115,7 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     frame: encoder, layer, query, key (positions), value. tokens: the word pieces of the sentence.
     """
     encoders, layers = list(frame.encoder.unique()), frame.groupby("encoder").layer.nunique().max()
+    size = 7 if len(tokens) < 15 else 5
     top = np.ceil(10 * frame.value.quantile(0.99)) / 10  # of the colours: a few larger values would hide the rest
     fig, axes = plt.subplots(
         len(encoders), layers, figsize=(1.7 * layers + 1, 2.0 * len(encoders) + 0.5), squeeze=False
@@ -126,8 +129,8 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
             values = maps.pivot(index="query", columns="key", values="value")
             image = ax.imshow(values, cmap="viridis", vmin=0, vmax=top)
             ax.set_title(f"{encoder}, layer {layer}" if ax is row[0] else f"layer {layer}", fontsize=8)
-            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
-            ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=7)
+            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=size)
+            ax.set_yticks(range(len(tokens)), tokens if ax is row[0] else [""] * len(tokens), fontsize=size)
             ax.grid(False)
     fig.supxlabel("looks at", fontsize=8)
     fig.supylabel("looks from", fontsize=8)

@@ -164,3 +164,5 @@ def test_profile_and_note_stand_under_the_picture():
     fig = DRAWN["seeds"]()
     figures.save_figure(fig, "x", SWEEP, profile="demo", note="test, seed 1")
     assert [text.get_text() for text in fig.texts] == ["profile demo; test, seed 1"]
+    figures.save_figure(fig, "x", SWEEP, profile="demo", source="published")
+    assert fig.texts[-1].get_text() == "published"
