@@ -33,7 +33,7 @@ def parse(name: str) -> tuple[str, float]:
 
 
 def check(name: str) -> None:
-    """Raise lib.data.DataError when an augmentation needs models that cannot be loaded here, see lib.round_trip."""
+    """Raise what lib.round_trip.load raises when an augmentation needs models that cannot be had here."""
     if translation := _TRANSLATION.fullmatch(name):
         from lib.round_trip import load
 
@@ -41,13 +41,20 @@ def check(name: str) -> None:
 
 
 def usable(name: str, substitute: str) -> str:
-    """`name`, or the substitute, with a printed line that says why, where its models cannot be had."""
+    """`name`, or the substitute, with a printed line that says why, where its models cannot be had.
+
+    Raises:
+        lib.data.DataError: the models cannot be had, and the substitute is empty.
+        lib.config.ConfigError: a library is missing; it is to be installed, not worked around.
+    """
     from lib.data.errors import DataError
 
     try:
         check(name)
         return name
     except DataError as error:
+        if not substitute:
+            raise
         print(f"{error} Here: {substitute}.")
         return substitute
 
@@ -83,29 +90,41 @@ def augment(sentence: str, name: str, rate: float, random: np.random.Generator) 
     return sentence
 
 
-def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
-    """Plain sentences -> pairs (sentence, view). `none` returns the corpus as it is; `round_trip` gives the translated
-    sentences in place of the others, `round_trip_pairs` both (what TNCSE's authors do is not stated).
+def kind(corpus: Corpus, name: str) -> str:
+    """What `augment_corpus` makes of a corpus: sentences, pairs or triples.
 
     Raises:
         lib.config.ConfigError: an augmentation was asked for pairs or triples, which are two views already.
-        lib.data.DataError: a translation model cannot be loaded.
     """
-    kind, rate = parse(name)
-    if kind == "none":
-        return corpus
-    if corpus.kind != "sentences":
+    kept = parse(name)[0] in ("none", "round_trip")
+    if name != "none" and corpus.kind != "sentences":
         from lib.config import ConfigError
 
         raise ConfigError(
             f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}."
         )
+    return corpus.kind if kept else "pairs"
+
+
+def augment_corpus(corpus: Corpus, name: str, seed: int, *, show_progress: bool = False) -> Corpus:
+    """Plain sentences -> pairs (sentence, view). `none` returns the corpus as it is; `round_trip` gives the translated
+    sentences in place of the others, `round_trip_pairs` both (what TNCSE's authors do is not stated).
+
+    Raises:
+        lib.config.ConfigError: as `kind`.
+        lib.data.DataError: a translation model cannot be loaded, or translates next to nothing.
+    """
+    kind(corpus, name)
+    view, rate = parse(name)
+    if view == "none":
+        return corpus
     if translation := _TRANSLATION.fullmatch(name):
         from lib.round_trip import round_trip
 
-        translated = tuple(round_trip(corpus.columns[0], translation[2].strip(), translation[3].strip()))
-        columns = (translated,) if kind == "round_trip" else (corpus.columns[0], translated)
+        there, back = translation[2].strip(), translation[3].strip()
+        translated = tuple(round_trip(corpus.columns[0], there, back, show_progress=show_progress))
+        columns = (translated,) if view == "round_trip" else (corpus.columns[0], translated)
         return Corpus(f"{corpus.name}, {name}", columns)
     random = np.random.default_rng(seed)
-    views = tuple(augment(sentence, kind, rate, random) for sentence in corpus.columns[0])
+    views = tuple(augment(sentence, view, rate, random) for sentence in corpus.columns[0])
     return Corpus(f"{corpus.name}, {name}", (corpus.columns[0], views))

@@ -200,11 +200,12 @@ class RunConfig:
         Raises:
             ConfigError, lib.data.DataError, lib.encoder.EncoderError: one sentence saying what is wrong.
         """
-        from lib import methods, runs
+        from lib import augment, methods, runs
 
-        prepared = runs.prepare(self)
-        runs.check_memory(self, prepared)
-        methods.REGISTRY[self.method](prepared.encoder, self.arguments())
+        corpus, encoder, _ = runs.load(self)
+        columns = {"sentences": 1, "pairs": 2, "triples": 3}[augment.kind(corpus, self.augmentation)]
+        runs.check_memory(self, encoder, columns=columns)
+        methods.REGISTRY[self.method](encoder, self.arguments())
 
 
 def _rebuild(values: dict[str, Any]) -> RunConfig:

@@ -90,22 +90,23 @@ class Run:
         Args:
             key: whatever else the rows depend on (the list of tasks): another key is another file.
             compute: gives task, split, protocol, aggregation, metric, value.
-            labels: values of the columns `paper`, `table`, `method` where they differ from the defaults.
+            labels: values of the columns `paper`, `table`, `method` where they differ from the defaults; kept with the
+                rows, for `collect`.
         """
         if key is not None:
             name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
         path = self.folder / "results" / f"{name}.csv"
         if not path.is_file():
-            _write_atomically(path, compute().to_csv(index=False))
+            _write_atomically(path, compute().assign(**labels).to_csv(index=False))
         return label_rows(pd.read_csv(path), self.config, self.id, **labels)
 
 
 def label_rows(frame: pd.DataFrame, config: RunConfig, run_id: str, **labels: str) -> pd.DataFrame:
     """Add who, where and how to evaluation rows: the tidy columns ROW_COLUMNS."""
     known = {
-        "paper": config.method,
+        "paper": frame.get("paper", config.method),
         "table": frame.get("table", ""),
-        "method": config.method,
+        "method": frame.get("method", config.method),
         "backbone": Path(config.backbone).name,
         "profile": config.profile,
         "seed": config.seed,
@@ -170,8 +171,8 @@ class Prepared:
     checksums: dict[str, str]
 
 
-def prepare(config: RunConfig) -> Prepared:
-    """Load and check data and backbone, name the run.
+def load(config: RunConfig) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
+    """Corpus before augmentation, encoder and dev pairs: everything that can be checked in seconds.
 
     Raises:
         ConfigError, lib.data.DataError, lib.encoder.EncoderError: one sentence saying what is wrong.
@@ -179,12 +180,13 @@ def prepare(config: RunConfig) -> Prepared:
     data_dir = config.data_folder()
     corpus = load_corpus(config.corpus, data_dir, size=config.corpus_size, seed=config.corpus_seed)
     method = methods.REGISTRY[config.method]
-    corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed)
-    if corpus.kind not in method.corpora:
+    augment.check(config.augmentation)
+    kind = augment.kind(corpus, config.augmentation)
+    if kind not in method.corpora:
         with_augmentation = "" if config.augmentation == "none" else f" with augmentation {config.augmentation!r}"
         raise ConfigError(
             f"method {config.method} trains on {' or '.join(method.corpora)}, but corpus {config.corpus!r}"
-            f"{with_augmentation} holds {corpus.kind}."
+            f"{with_augmentation} holds {kind}."
         )
     dev = None
     if config.dev_task != "none":
@@ -201,6 +203,18 @@ def prepare(config: RunConfig) -> Prepared:
         raise ConfigError(
             f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
         )
+    return corpus, encoder, dev
+
+
+def prepare(config: RunConfig, *, show_progress: bool = False) -> Prepared:
+    """What `load` gives, with the corpus augmented, and the name of the run.
+
+    Raises:
+        ConfigError, lib.data.DataError, lib.encoder.EncoderError: as `load`.
+    """
+    corpus, encoder, dev = load(config)
+    method = methods.REGISTRY[config.method]
+    corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed, show_progress=show_progress)
     checksums = {
         "corpus": corpus.fingerprint(),
         "backbone": _backbone_fingerprint(encoder, method.reads_files),
@@ -223,12 +237,12 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
         lib.training.NumericError: a loss term is not finite.
     """
     group = processes()
-    prepared = prepare(config)
+    prepared = prepare(config, show_progress=show_progress)
     folder = paths.runs() / config.profile / prepared.id
     working = paths.runs() / ".unfinished" / prepared.id
     if (folder / "metrics.json").is_file():
         return _found(folder, show_progress and group.is_main_process)
-    check_memory(config, prepared)
+    check_memory(config, prepared.encoder, columns=len(prepared.corpus.columns))
     if group.is_main_process:
         warn_if_slow(config)
     with _only_one(working.with_suffix(".lock"), group.is_main_process):
@@ -376,16 +390,18 @@ def _device() -> torch.device:
     return processes().device
 
 
-def check_memory(config: RunConfig, prepared: Prepared) -> None:
+def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:
     """Compare an estimate with what is free: weights, gradient and Adam's two moments, and the activations.
 
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
     2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
 
+    Args:
+        columns: sentences of a row of the corpus.
+
     Raises:
         ConfigError: more is needed than is free.
     """
-    encoder, columns = prepared.encoder, len(prepared.corpus.columns)
     backbone = encoder.backbone.config
     group = processes()
     parameters = sum(p.numel() for p in encoder.parameters())

@@ -1,48 +1,85 @@
-"""Round-trip translation with small sequence-to-sequence models of random weights: order, cache, resume, refusal."""
+"""Round-trip translation: order, cache, resume, refusal; models whose output is known, and real classes of random weights."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from lib import augment, round_trip
-from lib.config import ConfigError
-from lib.data import Corpus, DataError
+from lib import augment, round_trip, runs
+from lib.config import ConfigError, RunConfig
+from lib.data import Corpus, DataError, load_corpus
+
+
+def marian(folder, sentences, seed):
+    """A Marian model of one layer with random weights and a SentencePiece vocabulary, as opus-mt has them."""
+    import sentencepiece
+    from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+    (folder / "text").write_text("\n".join(sentences))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text"), model_prefix=str(folder / "spm"), vocab_size=60, minloglevel=9
+    )
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
+    words = ["</s>", "<unk>", *(pieces.id_to_piece(i) for i in range(3, len(pieces))), "<pad>"]
+    (folder / "vocabulary").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    spm = str(folder / "spm.model")
+    tokenizer = MarianTokenizer(source_spm=spm, target_spm=spm, vocab=str(folder / "vocabulary"))
+    torch.manual_seed(seed)
+    pad = len(words) - 1
+    config = MarianConfig(
+        vocab_size=len(words), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=128,
+        pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad, forced_eos_token_id=0, init_std=1.0,
+    )  # fmt: skip
+    target = folder / "model"
+    MarianMTModel(config).save_pretrained(target)
+    tokenizer.save_pretrained(target)
+    return str(target)
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory, sentences):
-    """Two BART models of one layer, and a byte-pair tokenizer."""
-    from tokenizers import ByteLevelBPETokenizer
-    from transformers import BartConfig, BartForConditionalGeneration, BartTokenizerFast
+def marians(tmp_path_factory, sentences):
+    return [marian(tmp_path_factory.mktemp(f"marian-{seed}"), sentences, seed) for seed in (0, 1)]
 
-    folders = []
-    for seed in (0, 1):
-        folder = tmp_path_factory.mktemp(f"translator-{seed}")
-        trained = ByteLevelBPETokenizer()
-        special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-        trained.train_from_iterator(sentences, vocab_size=300, special_tokens=special)
-        trained.save_model(str(folder))
-        tokenizer = BartTokenizerFast.from_pretrained(str(folder))
-        torch.manual_seed(seed)
-        config = BartConfig(
-            vocab_size=len(tokenizer), d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-            decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=128,
-        )  # fmt: skip
-        BartForConditionalGeneration(config).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        folders.append(str(folder))
-    return folders
+
+@pytest.fixture
+def models(marians, monkeypatch):
+    """The two folders; what the models generate is known: the first turns the tokens round, the second drops one."""
+    real = round_trip._Translator._load
+
+    def load(self):
+        config, turn = real(self).config, self.name == marians[0]
+
+        def generate(input_ids, attention_mask, **options):
+            rows = [ids[mask.bool()][:-1] for ids, mask in zip(input_ids, attention_mask, strict=True)]  # without </s>
+            rows = [ids.flip(0) if turn else ids[1:] for ids in rows]
+            return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=config.pad_token_id)
+
+        return SimpleNamespace(config=config, device=torch.device("cpu"), generate=generate)
+
+    monkeypatch.setattr(round_trip._Translator, "_load", load)
+    return marians
+
+
+def by_hand(text, models):
+    """Without batches and files."""
+    for i, name in enumerate(models):
+        tokenizer = round_trip._Translator(name).tokenizer
+        ids = tokenizer(text)["input_ids"][:-1]
+        text = tokenizer.decode(ids[::-1] if i == 0 else ids[1:], skip_special_tokens=True)
+    return text
 
 
 def test_every_sentence_keeps_its_place_whatever_it_is_batched_with(models, sentences):
-    texts = sentences[:5]
-    together = round_trip.round_trip(texts, *models)
-    assert together == [round_trip.round_trip([text], *models)[0] for text in texts]
-    assert len(together) == 5 and all(text.strip() for text in together)
+    texts = sentences[:70]  # three batches
+    found = round_trip.round_trip(texts, *models)
+    assert found == [by_hand(text, models) for text in texts]
+    assert len(set(found)) > 60 and not set(found) & set(texts)
+    assert round_trip.round_trip(texts[:5], *models[::-1]) != found[:5]
 
 
-def test_the_second_call_translates_nothing_and_a_killed_one_goes_on(models, sentences, monkeypatch):
+def test_the_second_call_translates_nothing_and_a_killed_or_grown_one_goes_on(models, sentences, monkeypatch):
     monkeypatch.setattr(round_trip, "CHUNK", 2)
     translated = []
     real = round_trip._Translator.__call__
@@ -50,17 +87,23 @@ def test_the_second_call_translates_nothing_and_a_killed_one_goes_on(models, sen
         round_trip._Translator, "__call__", lambda self, texts: translated.append(len(texts)) or real(self, texts)
     )
     first = round_trip.round_trip(sentences[:5], *models)
-    assert translated == [2, 2, 2, 2, 1, 1]
+    assert translated == [2, 2, 2, 2, 1, 1] and len(set(first)) == 5
     files = sorted((round_trip.paths.cache() / "round_trip").glob("*/*.json"))
     files[1].unlink()
     translated.clear()
-    assert round_trip.round_trip(sentences[:5], *models) == first and translated == [2, 2]
-    assert round_trip.round_trip(sentences[:5], *models[::-1]) is not None and len(translated) == 8  # other models
+    assert round_trip.round_trip(sentences[:5], *models) == first and len(translated) == 2
+    translated.clear()
+    assert round_trip.round_trip(sentences[:6], *models)[:5] == first and translated == [2, 2]  # the last chunk is new
 
 
-def test_an_empty_translation_is_replaced_by_the_sentence(models, sentences, monkeypatch):
-    monkeypatch.setattr(round_trip._Translator, "__call__", lambda self, texts: [" "] * len(texts))
-    assert round_trip.round_trip(sentences[:3], *models) == sentences[:3]
+def test_an_empty_translation_is_replaced_and_many_are_refused(models, sentences, monkeypatch):
+    monkeypatch.setattr(
+        round_trip._Translator, "__call__", lambda self, texts: [" ", *(f"new {text}" for text in texts[1:])]
+    )
+    found = round_trip.round_trip(sentences[:20], *models)
+    assert found[0] == sentences[0] and found[1] == f"new new {sentences[1]}"
+    with pytest.raises(DataError, match="gave nothing for 1 of 3 sentences"):
+        round_trip.round_trip(sentences[:3], *models)
 
 
 def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentences):
@@ -69,9 +112,24 @@ def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentence
     there, back = models
     assert augment.augment_corpus(corpus, f"round_trip({there},{back})", 0).columns == (expected,)
     pairs = augment.augment_corpus(corpus, f"round_trip_pairs({there}, {back})", 0)
-    assert pairs.columns == (corpus.columns[0], expected) and pairs.kind == "pairs"
+    assert pairs.columns == (corpus.columns[0], expected) and expected != corpus.columns[0]
+    for made, name in ((corpus, "none"), (pairs, "shuffle")):
+        assert augment.kind(corpus, name) == made.kind
+    assert augment.kind(corpus, f"round_trip({there},{back})") == "sentences"
     with pytest.raises(ConfigError, match="with two models"):
         augment.parse(f"round_trip({there})")
+
+
+def test_nothing_is_translated_before_everything_else_is_checked(models, corpus_file, tiny_bert, monkeypatch):
+    monkeypatch.setattr(round_trip._Translator, "__call__", lambda self, texts: pytest.fail("it translates"))
+    there, back = models
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_length=16, batch_size=8)
+    config.replace(augmentation=f"round_trip({there},{back})").preflight()
+    wrong = config.replace(augmentation=f"round_trip_pairs({there},{back})", method="tncse")
+    with pytest.raises(ConfigError, match="tncse trains on sentences"):
+        runs.run(wrong)
+    with pytest.raises(ConfigError, match="max_length"):
+        runs.run(config.replace(augmentation=f"round_trip({there},{back})", max_length=2000))
 
 
 def test_a_substitute_is_taken_and_said(models, capsys):
@@ -80,17 +138,63 @@ def test_a_substitute_is_taken_and_said(models, capsys):
     assert capsys.readouterr().out == ""
     assert augment.usable(f"round_trip({there},some/translator)", "shuffle") == "shuffle"
     assert "some/translator" in (said := capsys.readouterr().out) and "Here: shuffle." in said
+    with pytest.raises(DataError, match="some/translator"):
+        augment.usable(f"round_trip({there},some/translator)", "")
 
 
-def test_without_the_models_it_refuses_in_one_sentence(tmp_path, models):
+def test_a_missing_library_is_no_missing_model(models, monkeypatch):
+    from transformers import AutoTokenizer
+
+    def fail(*args, **options):
+        raise ImportError("MarianTokenizer requires the SentencePiece library")
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", fail)
+    with pytest.raises(ConfigError, match="needs a library: .*SentencePiece"):
+        augment.usable(f"round_trip({models[0]},{models[1]})", "shuffle")
+
+
+def test_without_the_models_it_refuses_in_one_sentence(tmp_path, models, tiny_bert):
     with pytest.raises(DataError, match=r"no loadable model 'some/translator'.*word_repetition"):
         round_trip.round_trip(["a"], "some/translator", models[1])
     with pytest.raises(DataError, match="some/translator"):
         augment.check(f"round_trip({models[0]},some/translator)")
     augment.check(f"round_trip({models[0]},{models[1]})")
     augment.check("word_repetition(0.2)")
+    with pytest.raises(DataError, match="a bert is no sequence-to-sequence model"):
+        round_trip.load(models[0], str(tiny_bert))
     incomplete = tmp_path / "incomplete"
     incomplete.mkdir()
     (incomplete / "config.json").write_text(json.dumps({"model_type": "bart"}))
     with pytest.raises(DataError, match="incomplete"):
         round_trip.round_trip(["a"], models[0], str(incomplete))
+
+
+def test_the_real_model_translates_its_text_and_a_truncated_one_is_refused(marians, sentences, tmp_path):
+    import shutil
+
+    texts = sentences[:12]
+    found = round_trip.round_trip(texts, *marians)
+    assert len(found) == 12 and found != texts  # random weights: anything but the text
+    assert round_trip.round_trip(texts[:1], *marians) == found[:1]
+    broken = tmp_path / "broken"
+    shutil.copytree(marians[0], broken)
+    weights = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(DataError, match="no loadable model .*broken"):
+        round_trip.round_trip(texts, str(broken), marians[1])
+
+
+def test_another_tokenizer_beside_the_same_weights_is_another_model(marians, tmp_path):
+    import shutil
+
+    changed = tmp_path / "model"  # the same folder name
+    shutil.copytree(marians[0], changed)
+    assert round_trip._Translator(str(changed)).fingerprint == round_trip._Translator(marians[0]).fingerprint
+    path = changed / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 77}))
+    assert round_trip._Translator(str(changed)).fingerprint != round_trip._Translator(marians[0]).fingerprint
+
+
+def test_the_text_of_a_task_can_be_translated_too(models, corpus_file, tmp_path):
+    corpus = load_corpus(f"{corpus_file}+demo", tmp_path, size=3)
+    assert len(augment.augment_corpus(corpus, f"round_trip({models[0]},{models[1]})", 0)) == len(corpus) > 100

@@ -11,7 +11,7 @@ from torch import Tensor
 from lib import ensemble
 from lib.config import ConfigError, check_types
 from lib.data.corpus import Corpus
-from lib.distributed import processes
+from lib.distributed import gather, processes
 from lib.encoder import SentenceEncoder
 from lib.methods.base import Method
 
@@ -29,7 +29,7 @@ class DistillArguments:
 class Distill(Method):
     """Term `mse`, the mean squared error between the student's and the teacher's vectors.
 
-    The teacher reads the text once, before training, without dropout and with its own tokenizer.
+    The teacher reads the text before training (each process all of it), without dropout and with its own tokenizer.
     """
 
     Arguments = DistillArguments
@@ -53,4 +53,4 @@ class Distill(Method):
 
     def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         z = self.encoder(batch["input_ids"][:, 0], batch["attention_mask"][:, 0])
-        return {"mse": F.mse_loss(z, batch["teacher"])}
+        return {"mse": F.mse_loss(gather(z), gather(batch["teacher"]))}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lib.config import ConfigError, check_range, check_types
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.distributed import gather
-from lib.encoder import SentenceEncoder, projection_head
+from lib.encoder import SentenceEncoder, longest_input, projection_head
 from lib.ensemble import EncoderSum
 from lib.losses import tensor_modulus, twin_info_nce
 from lib.methods.base import Method
@@ -104,7 +104,12 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
         )
     if second.projection is not None:
         raise ConfigError(f"second_backbone {name!r} was saved with a projection: its [CLS] vectors are compared here.")
-    second.max_length = min(second.max_length, encoder.max_length)
+    own, other = longest_input(encoder.backbone), longest_input(second.backbone)
+    if own != other:
+        raise ConfigError(
+            f"second_backbone {name!r} takes {other} tokens, backbone {own}: the twins read the same tokens."
+        )
+    encoder.max_length = second.max_length = min(second.max_length, encoder.max_length)
     if second.dimension != encoder.dimension:
         raise ConfigError(f"second_backbone {name!r} has {second.dimension} dimensions, backbone {encoder.dimension}.")
     return second
