@@ -240,15 +240,17 @@ def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert
 
 
 WORKER = """
-import sys, torch, numpy as np, torch.distributed as dist
+import dataclasses, sys, torch, numpy as np, torch.distributed as dist
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from tests.test_training import build
 from lib import training
+from lib.data import Corpus
 tiny, folder = Path(sys.argv[1]), Path(sys.argv[3])
 sentences = (folder / "sentences.txt").read_text().split("\\n")
 method, corpus, config = build(tiny, sentences, dropout=0.0, max_steps=4, gradient_clip=0.0, **eval(sys.argv[4]))
-history = training.train(method, corpus, config, dev=None).history
+extra = method.row_data(Corpus("toy", (tuple(sentences),)), config.max_length, False)
+history = training.train(method, dataclasses.replace(corpus, extra=extra), config, dev=None).history
 if not dist.is_initialized() or dist.get_rank() == 0:
     torch.save({"loss": history.loss.tolist(), "grad": {k: p.grad for k, p in method.named_parameters() if p.grad is not None}},
                folder / f"{dist.get_world_size() if dist.is_initialized() else 1}.pt")
@@ -264,17 +266,18 @@ def two_processes():
 
 
 TWINS = {"method": "jtcse", "pooling": "cls", "method_arguments": {"cross_attention_layers": 2}}
+STUDENT = {"method": "distill", "pooling": "cls", "method_arguments": {}}
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}}, TWINS]
+    "arguments", [{}, {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}}, TWINS, STUDENT]
 )
 def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, arguments):
-    if arguments is TWINS:  # another second encoder: all terms of equal ones without dropout are extreme
+    if arguments in (TWINS, STUDENT):  # another encoder: what equal ones have to learn from each other is extreme
         torch.manual_seed(3)
         AutoModel.from_config(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(tmp_path / "second")
         AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "second")
-        second = {"second_backbone": str(tmp_path / "second")}
+        second = {"second_backbone" if arguments is TWINS else "teacher": str(tmp_path / "second")}
         arguments = arguments | {"method_arguments": arguments["method_arguments"] | second}
     (tmp_path / "sentences.txt").write_text("\n".join(sentences))
     (tmp_path / "worker.py").write_text(WORKER)
