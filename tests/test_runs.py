@@ -209,6 +209,19 @@ def test_results_of_other_tasks_are_other_rows(config):
     assert len(runs.collect("demo")) == 2
 
 
+def test_several_encoders_of_one_run_keep_their_names(config):
+    finished = runs.run(config)
+
+    def rows(value):
+        return pd.DataFrame([("STS-B", "test", "p", "all", "spearman", value)], columns=runs.ROW_COLUMNS[5:11])
+
+    for name, value in (("encoder I", 1.0), ("sum", 2.0)):
+        finished.results("sts", lambda value=value: rows(value), key=[name], method=name, paper="x")
+    found = runs.collect("demo").set_index("method")
+    assert found.value.to_dict() == {"encoder I": 1.0, "sum": 2.0} and set(found.paper) == {"x"}
+    assert finished.results("sts", None, key=["sum"], method="renamed").method.tolist() == ["renamed"]
+
+
 def test_command_line(config, tmp_path, capsys):
     import yaml
 

@@ -280,3 +280,13 @@ def test_an_unknown_second_backbone_stops_before_training(tiny_bert, corpus_file
     )  # fmt: skip
     with pytest.raises(EncoderError, match="neither an existing folder"):
         config.preflight()
+
+
+def test_twins_that_take_different_lengths_are_refused(tiny_bert, corpus_file, tmp_path, variant):
+    short = variant(tiny_bert, tmp_path / "short", max_position_embeddings=16)
+    config = RunConfig(
+        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse", batch_size=8,
+        method_arguments={"second_backbone": short},
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="takes 16 tokens, backbone 64"):
+        config.preflight()
