@@ -421,8 +421,8 @@ def token_shares(frame: pd.DataFrame) -> Figure:
             ax.plot(rows.layer, rows.share, color=f"C{i}", label=group, **mark)
             ax.axhline(rows.tokens.iloc[0], color=f"C{i}", ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, label="uniform attention")
-        ax.set(title=encoder, xlabel="layer", ylim=(0, None))
-    axes[0, 0].set_ylabel("share of the attention")
+        ax.set(title=encoder, xlabel="layer")
+    axes[0, 0].set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
     axes[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), fontsize=8)
     return fig
 
@@ -450,10 +450,18 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
     groups = frame.groupby("method", sort=False).value.agg(["mean", "std"])
     places = {method: i for i, method in enumerate(groups.index)}
     seeds = frame.groupby("method").size().max()
-    ax.scatter(frame.method.map(places), frame.value, s=30, marker="_", color="0.3", label=f"{seeds} seeds", zorder=3)
+    ax.scatter(
+        frame.method.map(places),
+        frame.value,
+        s=30,
+        marker="_",
+        color="0.3",
+        label=f"{seeds} seed{'s' * (seeds > 1)}",
+        zorder=3,
+    )
     deviation = groups["std"].fillna(0)
     ax.errorbar(range(len(groups)), groups["mean"], yerr=deviation, fmt="s", capsize=3, label="mean ± std")
-    ax.set_xticks(range(len(groups)), groups.index, rotation=20)
+    ax.set_xticks(range(len(groups)), groups.index, rotation=30, ha="right")
     ax.set(xlabel="", ylabel=ylabel)
     _widen(ax)
     ax.legend()
