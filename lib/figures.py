@@ -449,7 +449,7 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
     fig, ax = plt.subplots(figsize=(5.6, 3.4))
     groups = frame.groupby("method", sort=False).value.agg(["mean", "std"])
     places = {method: i for i, method in enumerate(groups.index)}
-    seeds = frame.groupby("method").size().max()
+    seeds = int(frame.groupby("method").size().max())
     ax.scatter(
         frame.method.map(places),
         frame.value,
