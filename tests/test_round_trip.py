@@ -198,3 +198,13 @@ def test_another_tokenizer_beside_the_same_weights_is_another_model(marians, tmp
 def test_the_text_of_a_task_can_be_translated_too(models, corpus_file, tmp_path):
     corpus = load_corpus(f"{corpus_file}+demo", tmp_path, size=3)
     assert len(augment.augment_corpus(corpus, f"round_trip({models[0]},{models[1]})", 0)) == len(corpus) > 100
+
+
+def test_a_model_that_wants_a_task_beside_the_text_is_refused(marians, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(marians[0], tmp_path / "tasks")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"task_specific_params": {"translation": {"prefix": "x"}}}))
+    with pytest.raises(DataError, match="wants a language or a task"):
+        round_trip.load(marians[0], str(folder))
