@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import string
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import metadata
@@ -249,8 +248,8 @@ def start(corpus: Corpus, **shape: Any) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
             if not folder.is_dir():
-                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".partial-") as partial:
-                    os.replace(build(corpus.columns[0], Path(partial) / "backbone", **shape), folder)
+                with paths.whole_folder(folder) as new:
+                    build(corpus.columns[0], new, **shape)
     return folder
 
 
@@ -272,10 +271,8 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         raise ConfigError(f"{source} holds no saved encoder (config.json is missing).")
     if folder.exists():
         raise ConfigError(f"{folder} exists: choose another folder, nothing was written.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
-        copy = Path(partial) / "copy"
-        shutil.copytree(source, copy)
+    with paths.whole_folder(folder) as copy:
+        shutil.copytree(source, copy, dirs_exist_ok=True)
         for path in copy.rglob("*.safetensors"):
             half = {name: tensor.half() for name, tensor in load_file(path).items()}
             for name, tensor in half.items():
@@ -285,5 +282,4 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         config = json.loads((copy / "config.json").read_text(encoding="utf8"))
         config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         (copy / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
-        os.replace(copy, folder)
     return folder

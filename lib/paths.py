@@ -60,6 +60,18 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     return path
 
 
+def model_folder(name: str) -> Path:
+    """Where the files of a loaded model are: the folder of that name, or the hub's cache for a name of the hub.
+
+    The folder in the hub's cache has the model's commit for a name and holds what was fetched so far.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    folder = Path(name).expanduser()
+    found = None if folder.is_dir() else try_to_load_from_cache(name, "config.json")
+    return Path(found).parent if isinstance(found, str) else folder
+
+
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to write into, which takes the place of `folder` when the block ends without an error.

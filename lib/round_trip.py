@@ -108,7 +108,8 @@ class _Translator:
             raise self._refusal("it wants a language or a task beside the text, which is not given here")
         if folder.is_dir() and not (folder / "model.safetensors").is_file():
             raise self._refusal("it has no model.safetensors")
-        self.fingerprint = f"{folder.name} {_files(folder) if folder.is_dir() else config._commit_hash}"
+        commit = paths.model_folder(self.source).name
+        self.fingerprint = f"{folder.name} {_files(folder) if folder.is_dir() else commit}"
 
     def _refusal(self, reason: str) -> DataError:
         return DataError(

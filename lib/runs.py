@@ -356,7 +356,7 @@ def _run_id(config: RunConfig, checksums: dict[str, str]) -> str:
 
 
 def _backbone_fingerprint(encoder: SentenceEncoder, files: Sequence[str]) -> str:
-    """SHA-256 over the weights, the architecture, the tokenizer, and these files of the backbone's folder."""
+    """SHA-256 over the weights, the architecture, the tokenizer, and the backbone's files of these patterns."""
     from lib.data.tokenized import tokenizer_fingerprint
 
     digest = hashlib.sha256(tokenizer_fingerprint(encoder.tokenizer).encode())
@@ -365,8 +365,9 @@ def _backbone_fingerprint(encoder: SentenceEncoder, files: Sequence[str]) -> str
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
-    for path in (Path(encoder.backbone.config._name_or_path) / name for name in files):
-        digest.update(path.read_bytes() if path.is_file() else b"none")
+    folder = paths.model_folder(encoder.backbone.config._name_or_path)
+    for found in (sorted(folder.glob(pattern)) for pattern in files):
+        digest.update(b"".join(path.read_bytes() for path in found) or b"none")
     return digest.hexdigest()
 
 
@@ -374,7 +375,7 @@ def _other_fingerprint(name: str) -> str:
     """Of an encoder or ensemble that an argument names, its pooler included."""
     encoder = ensemble.load(name, device="cpu")
     each = [
-        [_backbone_fingerprint(part, ("model.safetensors",)), part.pooling, part.max_length]
+        [_backbone_fingerprint(part, ("model*.safetensors",)), part.pooling, part.max_length]
         for part in ensemble.parts(encoder)
     ]
     return hashlib.sha256(json.dumps([each, getattr(encoder, "weights", None)]).encode()).hexdigest()

@@ -6,7 +6,8 @@ No translation models come with this repository: in stage 1 encoder I reads each
 words, encoder II beside one with deleted words. The seed draws the 10,000 sentences and everything else and is the same
 for all methods. Finished runs and evaluations are kept: the command can be stopped and repeated, rows are published
 after every seed. `--choose` publishes jtcse_mini_bert_choice.csv instead: STS-B dev scores of the learning rates of the
-second stage and of the student, with a seed of its own; nothing was tuned on a test set.
+second stage and of the student, with a seed of its own; nothing was tuned on a test set. `--control` adds the rows NCE:
+the second stage with the contrastive loss of each encoder only, which is simply more training.
 
 `--look` measures where these encoders attend and their CLS energy, on the first sentences of the STS-B dev pairs, and
 publishes jtcse_mini_bert_energy.csv, _attention.csv and _maps.csv; `--minilm DIR` (`make .cache/minilm`) adds MiniLM.
@@ -37,10 +38,12 @@ LAYERS = 3  # every second of six, as the paper's 6 of 12
 NOTE = (
     "Twin encoders from the mini-BERT on 10,000 Wikipedia sentences, one epoch in each stage: SimCSE on two kinds of changed "
     "text (word repetition, word deletion) and their sum, TNCSE, JTCSE, their single encoders, and JTCSE distilled into one "
-    "encoder; [CLS], seven STS tasks, fp32. The seed draws the sentences too. Chosen on STS-B dev: the rate of stage 1 for "
-    "plain SimCSE, that of stage 2 for JTCSE (TNCSE has the same), that of the student."
+    "encoder; NCE is the second stage with no term between the encoders; [CLS], seven STS tasks, fp32. The seed draws the "
+    "sentences too. Chosen on STS-B dev: the rate of stage 1 for plain SimCSE, that of stage 2 for JTCSE (TNCSE and NCE "
+    "have the same), that of the student."
 )
-SUMS = {"sum of stage 1": "SimCSE", "TNCSE": "TNCSE", "JTCSE": "JTCSE"}  # of the encoders I and II of this name
+# sums of the encoders I and II of a name
+SUMS = {"sum of stage 1": "SimCSE", "NCE": "NCE", "TNCSE": "TNCSE", "JTCSE": "JTCSE"}
 LOOK = "first sentences of the STS-B dev pairs, without dropout; value x 100."
 CHOICE = "STS-B dev scores by which the learning rates for jtcse_mini_bert.csv were chosen: 10,000 sentences of seed 7."
 
@@ -93,6 +96,13 @@ def trained(config: RunConfig, seed: int) -> dict[str, tuple[runs.Run, SentenceE
     return found | {"JTCSE D": (student, student.encoder())}
 
 
+def control(config: RunConfig, seed: int) -> dict[str, tuple[runs.Run, SentenceEncoder]]:
+    """The single encoders of the second stage without any term between them."""
+    weights = {"icnce_weight": 0.0, "ictm_weight": 0.0}
+    run = joint(config, seed, first_stage(config, seed), cross_attention_layers=0, coin=False, **weights)
+    return {f"NCE {name}": (run, each) for name, each in zip(("I", "II"), ensemble.parts(run.encoder()), strict=True)}
+
+
 def encode_sum(
     encoders: Mapping[str, SentenceEncoder], names: Sequence[str], known: dict[str, np.ndarray]
 ) -> Callable[[list[str]], np.ndarray]:
@@ -107,11 +117,11 @@ def encode_sum(
     return encode
 
 
-def scores(config: RunConfig, seed: int, tasks: list) -> list[pd.DataFrame]:
-    """Rows of the seven STS tasks for every single encoder and every sum of a seed."""
-    found = trained(config, seed)
+def scores(found: dict[str, tuple[runs.Run, SentenceEncoder]], seed: int, tasks: list) -> list[pd.DataFrame]:
+    """Rows of the seven STS tasks for every single encoder of a seed and every sum of two."""
     encoders = {name: encoder for name, (_, encoder) in found.items()}
-    members = {name: [name] for name in found} | {name: [f"{of} I", f"{of} II"] for name, of in SUMS.items()}
+    sums = {name: [f"{of} I", f"{of} II"] for name, of in SUMS.items() if f"{of} I" in found}
+    members = {name: [name] for name in found} | sums
     known: dict[str, np.ndarray] = {}
     rows = []
     for method, names in members.items():
@@ -160,6 +170,7 @@ def look(config: RunConfig, data_dir: Path, seeds: list[int], minilm: str) -> No
 def main() -> None:
     own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz", seeds=SEEDS)
     own.add_argument("--choose", action="store_true", help="measure and publish the dev scores behind the choices")
+    own.add_argument("--control", action="store_true", help="measure and publish the rows NCE")
     own.add_argument("--look", action="store_true", help="measure and publish attention and CLS energy")
     own.add_argument("--minilm", default="", help="folder of all-MiniLM-L6-v2, for --look")
     arguments = own.parse_args()
@@ -172,7 +183,8 @@ def main() -> None:
         return
     tasks = [load_sts(data_dir, name) for name in STS_TASKS]
     for seed in arguments.seeds:
-        frame = pd.concat(scores(config, seed, tasks), ignore_index=True).assign(backbone="mini-bert")
+        found = (control if arguments.control else trained)(config, seed)
+        frame = pd.concat(scores(found, seed, tasks), ignore_index=True).assign(backbone="mini-bert")
         path = runs.publish(frame, "small", "jtcse_mini_bert", NOTE, extend=True)
     print(path)
 

@@ -37,6 +37,22 @@ def sentences() -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def shake():
+    """Function (module, seed, scale) -> the module with its weights moved."""
+
+    import torch
+
+    def move(module, seed=5, scale=0.05):
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for p in module.parameters():
+                p.add_(scale * torch.randn(p.shape, generator=generator))
+        return module
+
+    return move
+
+
+@pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory) -> Path:
     """A BERT of 2 layers and 32 dimensions with random weights and a word-level WordPiece vocabulary, pooler and MLM head included."""
     import torch
@@ -86,6 +102,26 @@ def tiny_roberta(tmp_path_factory) -> Path:
     RobertaModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Function (folder, name, commit) -> name, of a model of the hub that has been fetched into the hub's cache."""
+    import shutil
+
+    import huggingface_hub
+
+    cache = tmp_path / "hub"
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+
+    def fetched(folder, name, commit="c0ffee"):
+        own = cache / f"models--{name.replace('/', '--')}"
+        shutil.copytree(folder, own / "snapshots" / commit)
+        (own / "refs").mkdir(exist_ok=True)
+        (own / "refs" / "main").write_text(commit)
+        return name
+
+    return fetched
 
 
 @pytest.fixture

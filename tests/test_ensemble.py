@@ -12,19 +12,19 @@ from lib.encoder import EncoderError, SentenceEncoder, pad
 from lib.ensemble import EncoderSum, merge, parts
 
 
-def encoder(folder, seed=None, **options):
-    """Loaded; with a seed, its weights moved, so that another seed is another encoder."""
-    found = SentenceEncoder.from_pretrained(folder, **options)
-    if seed is not None:
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for p in found.parameters():
-                p.add_(0.05 * torch.randn(p.shape, generator=generator))
-    return found
+@pytest.fixture
+def encoder(shake):
+    """Function (folder, seed, options) -> loaded; with a seed, its weights moved: another seed is another encoder."""
+
+    def load(folder, seed=None, **options):
+        found = SentenceEncoder.from_pretrained(folder, **options)
+        return found if seed is None else shake(found, seed)
+
+    return load
 
 
 @pytest.fixture
-def three(tiny_bert):
+def three(encoder, tiny_bert):
     return [encoder(tiny_bert, seed) for seed in (1, 2, 3)]
 
 
@@ -39,14 +39,14 @@ def test_the_vector_is_the_weighted_sum(three, sentences, weights):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_each_encoder_reads_the_text_with_its_own_tokenizer(tiny_bert, tiny_roberta, sentences):
+def test_each_encoder_reads_the_text_with_its_own_tokenizer(tiny_bert, tiny_roberta, sentences, encoder):
     both = [encoder(tiny_bert, 1), encoder(tiny_roberta, 2)]
     assert both[0].tokenize(sentences[:1]) != both[1].tokenize(sentences[:1])
     expected = 0.3 * both[0].encode(sentences[:20]) + 0.7 * both[1].encode(sentences[:20])
     np.testing.assert_allclose(EncoderSum(both, [0.3, 0.7]).encode(sentences[:20]), expected, atol=1e-6)
 
 
-def test_each_encoder_pools_its_own_way(tiny_bert, sentences):
+def test_each_encoder_pools_its_own_way(tiny_bert, sentences, encoder):
     both = [encoder(tiny_bert, pooling="cls"), encoder(tiny_bert, pooling="mean")]
     expected = both[0].encode(sentences[:9]) + both[1].encode(sentences[:9])
     np.testing.assert_allclose(EncoderSum(both).encode(sentences[:9]), expected, atol=1e-6)
@@ -66,7 +66,7 @@ def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
         total.encode("one string")
 
 
-def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences):
+def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences, encoder):
     total = EncoderSum([encoder(tiny_bert, dropout=0.5), encoder(tiny_bert, dropout=0.5)]).train()
     np.testing.assert_array_equal(total.encode(sentences[:4]), total.encode(sentences[:4]))
     assert all(part.training for part in parts(total))
@@ -87,7 +87,7 @@ def test_it_is_one_module_on_one_device(three):
 # -- merging --------------------------------------------------------------------------------------------------
 
 
-def test_merging_twins_with_a_third(three, tiny_roberta, sentences):
+def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
     twins, third = EncoderSum(three[:2]), encoder(tiny_roberta)
     merged = merge([twins, third], [0.3, 0.7])
     assert merged.weights == [0.3, 0.3, 0.7] and parts(merged) == [*three[:2], third]
@@ -118,7 +118,7 @@ def test_merging_takes_one_weight_for_each(three):
             merge([EncoderSum(three[:2]), three[2]], weights)
 
 
-def test_vectors_of_different_length_are_refused(tiny_bert):
+def test_vectors_of_different_length_are_refused(tiny_bert, encoder):
     shorter = encoder(tiny_bert, projection=torch.nn.Linear(32, 16))
     for make in (lambda both: EncoderSum(both), lambda both: merge(both, [1.0, 1.0])):
         with pytest.raises(EncoderError, match=r"\[16, 32\]"):
@@ -128,7 +128,7 @@ def test_vectors_of_different_length_are_refused(tiny_bert):
 # -- disk -----------------------------------------------------------------------------------------------------
 
 
-def test_saved_and_loaded_it_gives_the_same_vectors(tiny_bert, tiny_roberta, tmp_path, sentences):
+def test_saved_and_loaded_it_gives_the_same_vectors(tiny_bert, tiny_roberta, tmp_path, sentences, encoder):
     total = EncoderSum([encoder(tiny_bert, 1, pooling="mean"), encoder(tiny_roberta, 2, max_length=6)], [0.3, 0.7])
     total.save(tmp_path / "deep/saved")
     again = ensemble.load(tmp_path / "deep/saved", device="cpu")
@@ -145,7 +145,7 @@ def test_every_part_is_a_saved_encoder_by_itself(three, tmp_path, sentences):
         np.testing.assert_allclose(again.encode(sentences[:5]), part.encode(sentences[:5]), atol=1e-6)
 
 
-def test_a_plain_encoder_loads_as_one(tiny_bert, tmp_path, sentences):
+def test_a_plain_encoder_loads_as_one(tiny_bert, tmp_path, sentences, encoder):
     single = encoder(tiny_bert, 1, pooling="mean")
     single.save(tmp_path / "saved")
     again = ensemble.load(tmp_path / "saved")

@@ -200,11 +200,26 @@ def test_the_text_of_a_task_can_be_translated_too(models, corpus_file, tmp_path)
     assert len(augment.augment_corpus(corpus, f"round_trip({models[0]},{models[1]})", 0)) == len(corpus) > 100
 
 
-def test_a_model_that_wants_a_task_beside_the_text_is_refused(marians, tmp_path):
+def test_a_model_that_wants_a_language_or_a_task_beside_the_text_is_refused(marians, tmp_path, monkeypatch):
     import shutil
+
+    from transformers import MarianTokenizer
 
     folder = shutil.copytree(marians[0], tmp_path / "tasks")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"task_specific_params": {"translation": {"prefix": "x"}}}))
     with pytest.raises(DataError, match="wants a language or a task"):
         round_trip.load(marians[0], str(folder))
+    monkeypatch.setattr(MarianTokenizer, "src_lang", "en", raising=False)  # what tokenizers of many languages have
+    with pytest.raises(DataError, match="wants a language or a task"):
+        round_trip.load(*marians)
+
+
+def test_models_of_the_hub_are_known_by_their_commit(models, marians, sentences, hub):
+    name = hub(marians[0], "some/there")
+    first, folder = round_trip.load(name, name)[0].fingerprint, round_trip.load(*marians)[0].fingerprint
+    assert "c0ffee" in first and first != folder
+    hub(marians[0], "some/there", commit="decade")
+    assert round_trip.load(name, name)[0].fingerprint == first.replace("c0ffee", "decade")
+    translated = round_trip.round_trip(sentences[:3], name, name)
+    assert all(translated) and not set(translated) & set(sentences[:3])

@@ -51,7 +51,7 @@ class MLM(Method):
     Arguments = MLMArguments
     corpora = ("sentences",)
     views = 1
-    reads_files = ("model.safetensors", LATE_LAYERS)
+    reads_files = ("model*.safetensors", LATE_LAYERS)
     splits_long_rows = True
     groups_lengths = True
     keeps_last = True

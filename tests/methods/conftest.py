@@ -25,20 +25,6 @@ def inputs(batch, sentences):
 
 
 @pytest.fixture(scope="session")
-def shake():
-    """Function (module, seed, scale) -> the module with its weights moved."""
-
-    def move(module, seed=5, scale=0.05):
-        generator = torch.Generator().manual_seed(seed)
-        with torch.no_grad():
-            for p in module.parameters():
-                p.add_(scale * torch.randn(p.shape, generator=generator))
-        return module
-
-    return move
-
-
-@pytest.fixture(scope="session")
 def variant():
     """Function (folder, target, changes of the config) -> target, a new backbone with the tokenizer of another."""
 

@@ -19,25 +19,21 @@ from lib.methods import REGISTRY
 Distill = REGISTRY["distill"]
 
 
-def changed(folder, seed, **options):
-    """An encoder with the weights of a backbone, moved."""
-    encoder = SentenceEncoder.from_pretrained(folder, **options)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for p in encoder.parameters():
-            p.add_(0.1 * torch.randn(p.shape, generator=generator))
-    return encoder
+@pytest.fixture
+def changed(shake):
+    """Function (folder, seed) -> an encoder with the weights of a backbone, moved."""
+    return lambda folder, seed, **options: shake(SentenceEncoder.from_pretrained(folder, **options), seed, scale=0.1)
 
 
 @pytest.fixture
-def teacher(tiny_bert, tmp_path):
+def teacher(tiny_bert, tmp_path, changed):
     """Folder of a single encoder, pooled by the mean."""
     changed(tiny_bert, 1, pooling="mean").save(tmp_path / "teacher")
     return tmp_path / "teacher"
 
 
 @pytest.fixture
-def twins(tiny_bert, tiny_roberta, tmp_path):
+def twins(tiny_bert, tiny_roberta, tmp_path, changed):
     """Folder of an ensemble with two tokenizers."""
     EncoderSum([changed(tiny_bert, 1), changed(tiny_roberta, 2)], [0.3, 0.7]).save(tmp_path / "twins")
     return tmp_path / "twins"
@@ -100,7 +96,7 @@ def test_the_teacher_reads_no_more_than_the_student(twins, tiny_bert):
     assert abs(found[8][1] - found[16][1]).max() > 1e-2
 
 
-def test_a_teacher_of_short_inputs_stays_at_its_length(tiny_bert, tmp_path):
+def test_a_teacher_of_short_inputs_stays_at_its_length(tiny_bert, tmp_path, changed):
     changed(tiny_bert, 1, max_length=6).save(tmp_path / "short")
     texts = [" ".join(["a dog runs"] * 9)]
     found = prepared(build(tiny_bert, tmp_path / "short"), texts).extra["teacher"]
@@ -194,7 +190,7 @@ def test_a_run_brings_the_student_to_the_teacher(kind, request, config, sentence
     assert finished.history.mse.iloc[-1] < 0.5 * finished.history.mse.iloc[0]
 
 
-def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, twins, tiny_bert, tmp_path):
+def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, twins, tiny_bert, tmp_path, changed):
     def name(folder):
         return runs.prepare(config.replace(teacher=str(folder))).id
 

@@ -35,13 +35,6 @@ def run(method, inputs, seed=1):
     return terms, views[0][0::2], views[0][1::2]
 
 
-def shake(module, scale=0.05):
-    """What an optimiser's step would do to the weights."""
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(scale * torch.randn_like(p))
-
-
 # -- InfoNCE --------------------------------------------------------------------------------------------------
 
 
@@ -124,7 +117,7 @@ def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert
 
 
 @pytest.mark.parametrize("size, filled", [(10, [0, 4, 8, 10, 10]), (3, [0, 3, 3, 3, 3])])
-def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled, batch):
+def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled, batch, shake):
     method = build(tiny_bert, queue_size=size, momentum=1.0, momentum_dropout=0.0)
     start, seen, found = {k: v.clone() for k, v in method.encoder.state_dict().items()}, [], []
     for step in range(5):
@@ -164,7 +157,7 @@ def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, senten
     assert not method.queue.rows.requires_grad
 
 
-def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences, batch):
+def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences, batch, shake):
     method = build(tiny_bert, queue_size=8, momentum=0.9)
     expected = [p.detach().clone() for p in method.encoder.parameters()]
     for _ in range(3):

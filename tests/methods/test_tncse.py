@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import BertModel
 
 from lib import ensemble, runs
 from lib.config import ConfigError, RunConfig
@@ -244,7 +245,7 @@ def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences, shake):
     assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
 
 
-def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path, shake):
+def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path, shake, hub):
     def name(**arguments):
         config = RunConfig(
             corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse", max_length=16,
@@ -260,6 +261,16 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
     weights = load_file(other_pooler / "model.safetensors")
     weights["bert.pooler.dense.weight"] += 1
     save_file(weights, other_pooler / "model.safetensors", metadata={"format": "pt"})
+    shards = [shutil.copytree(tiny_bert, tmp_path / f"shards {change}") for change in (0, 1)]
+    for change, folder in enumerate(shards):
+        model = BertModel.from_pretrained(tiny_bert)
+        with torch.no_grad():
+            model.pooler.dense.weight.add_(change)
+        (folder / "model.safetensors").unlink()
+        model.save_pretrained(folder, max_shard_size="20KB")
+        assert len(list(folder.glob("model-*.safetensors"))) > 1
+    fetched = [hub(folder, f"some/{i}") for i, folder in enumerate((tiny_bert, other_pooler))]
+    assert [name(pooler_from=f) for f in fetched] == [name(pooler_from=str(f)) for f in (tiny_bert, other_pooler)]
     assert name(second_backbone=second) == name(second_backbone=str(moved))
     assert name(pooler_from=str(tiny_bert)) == name(pooler_from=str(with_pooler))
     different = [
@@ -268,6 +279,7 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
         name(second_backbone=other),
         name(pooler_from=str(tiny_bert)),
         name(pooler_from=str(other_pooler)),
+        *(name(pooler_from=str(folder)) for folder in shards),
         name(pooler_from=str(tiny_bert), second_backbone=str(tiny_bert)),
     ]
     assert len(set(different)) == len(different)
