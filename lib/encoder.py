@@ -139,7 +139,9 @@ class SentenceEncoder(nn.Module):
                 f"backbone {str(path_or_id)!r}: no loadable model and tokenizer {where} ({reason})."
             ) from error
         if any("pooler" in key for key in report["missing_keys"]):
-            raise EncoderError(f"backbone {str(path_or_id)!r} was saved without a pooler: choose another pooling or backbone.")
+            raise EncoderError(
+                f"backbone {str(path_or_id)!r} was saved without a pooler: choose another pooling or backbone."
+            )
         if missing := sorted(report["missing_keys"]):
             raise EncoderError(
                 f"backbone {str(path_or_id)!r} lacks {len(missing)} of its weights, the first is {missing[0]}: the file "
