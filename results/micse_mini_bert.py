@@ -2,20 +2,24 @@
 
     .venv/bin/python results/micse_mini_bert.py --data-dir DIR [--sizes 1000 10000]
     .venv/bin/python results/micse_mini_bert.py --data-dir DIR --choose
+    .venv/bin/python results/micse_mini_bert.py --data-dir DIR --look
 
 Seeds 48 to 52 as the authors; a seed draws the sentences and everything else, and is the same for all variants, so that
 differences are paired. Finished runs and evaluations are kept: the command can be stopped and repeated, and rows of
 sizes that are not measured again stay. `--choose` publishes micse_mini_bert_choice.csv instead: the scores on STS-B dev
 by which the weight of the attention term, the layers and the momentum were chosen, with a seed of its own; nothing was
-tuned on a test set.
+tuned on a test set. `--look` reads the runs of the published rows and publishes micse_mini_bert_spread.csv: how widely the
+logarithms of their attention spread.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 from common import parser, small_config
 
-from lib import runs
+from lib import attention, paths, runs
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
@@ -40,13 +44,20 @@ CHOICE = (
 )
 
 
+SPREAD = (
+    "Standard deviation of the natural logarithm of the attention of a sentence, all heads of a layer (counted from 0), "
+    "dropout on, entries that it zeroes and those below 1e-30 left out; mean over the first 50 sentences of the STS-B dev "
+    "pairs, for the encoders of micse_mini_bert.csv."
+)
+
+
 def variants(size: int) -> dict[str, dict]:
-    off, attention = {"ami_weight": 0.0, "queue_size": 0}, {"ami_weight": WEIGHT[size]} | LAYERS
+    off, term = {"ami_weight": 0.0, "queue_size": 0}, {"ami_weight": WEIGHT[size]} | LAYERS
     return {
         "SimCSE": off,
-        "SimCSE + AMI": off | attention,
+        "SimCSE + AMI": off | term,
         "SimCSE + MoCo": off | MOMENTUM,
-        "miCSE": attention | MOMENTUM,
+        "miCSE": term | MOMENTUM,
     }
 
 
@@ -81,6 +92,25 @@ def choose(config: RunConfig, sizes: list[int]) -> None:
         print(runs.publish(frame, "small", "micse_mini_bert_choice", CHOICE, extend=True))
 
 
+def look(data_dir: Path) -> None:
+    """Of the runs behind the published rows, and of the mini-BERT they start from."""
+    sentences = list(dict.fromkeys(load_sts(data_dir, "STS-B", "dev").sentences1))[:50]
+    found = runs.published("small", "micse_mini_bert")[["method", "seed", "run_id"]].drop_duplicates()
+    encoders = [("untuned", "", "", SentenceEncoder.from_pretrained("demo"))]
+    encoders += [
+        (*row, runs.Run(paths.runs() / "small" / row.run_id).encoder()) for row in found.itertuples(index=False)
+    ]
+    rows = []
+    for method, seed, run_id, encoder in encoders:
+        shape = encoder.backbone.config
+        layers, heads = range(shape.num_hidden_layers), shape.num_attention_heads
+        joint = [attention.joint_log_attention({method: encoder}, s, layers=layers, heads=heads) for s in sentences]
+        spread = pd.DataFrame([one.groupby("layer").view1.std() for one in joint]).mean()
+        rows.append(spread.rename("value").reset_index().assign(method=method, seed=seed, run_id=run_id))
+        print(f"{method:30s} {seed} {' '.join(f'{value:5.1f}' for value in spread)}", flush=True)
+    print(runs.publish(pd.concat(rows, ignore_index=True), "small", "micse_mini_bert_spread", SPREAD))
+
+
 def measure(encoder: SentenceEncoder, data_dir) -> pd.DataFrame:
     return evaluate_sts(encoder.encode, [load_sts(data_dir, name) for name in STS_TASKS])
 
@@ -89,11 +119,15 @@ def main() -> None:
     own = parser(__doc__, corpus="wiki/wiki_sentences_00.txt.gz,wiki/wiki_sentences_01.txt.gz", seeds=SEEDS)
     own.add_argument("--sizes", type=int, nargs="+", default=list(EPOCHS), choices=list(EPOCHS))
     own.add_argument("--choose", action="store_true", help="measure and publish the dev scores behind the choices")
+    own.add_argument("--look", action="store_true", help="measure and publish the spread of the attention")
     arguments = own.parse_args()
     # the learning rate was chosen for SimCSE by results/simcse_mini_bert.py
     config, data_dir = small_config(arguments, backbone="demo", method="micse", learning_rate=2.0e-4)
     if arguments.choose:
         choose(config, arguments.sizes)
+        return
+    if arguments.look:
+        look(data_dir)
         return
     rows = []
     for size in arguments.sizes:
