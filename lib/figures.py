@@ -145,10 +145,11 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
 
     frame: method, step, a column per term. terms: column -> what it is called.
     """
-    fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False)
+    fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False, gridspec_kw={"wspace": 0.08})
+    styles = {method: ["-", "--", ":", "-."][i % 4] for i, method in enumerate(frame.method.unique())}
     for ax, (term, label) in zip(axes[0], terms.items(), strict=True):
-        for i, (method, part) in enumerate(frame.dropna(subset=term).groupby("method", sort=False)):
-            ax.plot(part.step, part[term], color=_line_colour(method), ls=["-", "--", ":", "-."][i % 4], label=method)
+        for method, part in frame.dropna(subset=term).groupby("method", sort=False):
+            ax.plot(part.step, part[term], color=_line_colour(method), ls=styles[method], label=method)
         ax.set(xlabel="step", ylabel=label)
         ax.legend()
     return fig
@@ -296,21 +297,27 @@ def few_shot(
 ) -> Figure:
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
-    frame: sentences, value (one row per subset), and perhaps method, a line each; with a column std (published values,
-    one row per size) the band is that. untuned: score before training, drawn as a line.
+    frame: sentences, value (one row per subset), and perhaps method, a line each, with the range as bars side by side
+    instead of a band; with a column std (published values, one row per size) it is that. untuned: score before training,
+    drawn as a line.
     """
     fig, ax = plt.subplots(figsize=(5.4, 3.4))
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
     several = frame.method.nunique() > 1
-    for method, part in frame.groupby("method", sort=False):
+    middle = (frame.method.nunique() - 1) / 2
+    for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
         groups = part.groupby("sentences").value.agg(["mean", "min", "max"])
         if "std" in part:
             deviation = part.set_index("sentences")["std"].fillna(0)
             groups["min"], groups["max"] = groups["mean"] - deviation, groups["mean"] + deviation
         shade, label = _line_colour(method), method if several else "mean over subsets"
-        ax.plot(groups.index, groups["mean"], color=shade, marker=_MARKS.get(method, "s"), ms=5, label=label)
-        ax.fill_between(groups.index, groups["min"], groups["max"], color=shade, alpha=0.15, lw=0)
+        places = groups.index * 1.06 ** (i - middle)
+        ax.plot(places, groups["mean"], color=shade, marker=_MARKS.get(method, "s"), ms=5, label=label)
+        if several:
+            ax.vlines(places, groups["min"], groups["max"], color=shade, lw=1.5)
+        else:
+            ax.fill_between(places, groups["min"], groups["max"], color=shade, alpha=0.15, lw=0)
     if untuned is not None:
         ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
     ax.set(xlabel="training sentences", ylabel=ylabel, xscale="log", title=title)
@@ -319,7 +326,13 @@ def few_shot(
     _widen(ax)
     ax.minorticks_off()
     band = "± std" if "std" in frame else "range over the subsets"
-    ax.legend(title=f"band: {band}", title_fontsize=8, fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    ax.legend(
+        title=f"{'bars' if several else 'band'}: {band}",
+        title_fontsize=8,
+        fontsize=8,
+        loc="center left",
+        bbox_to_anchor=(1.01, 0.5),
+    )
     return fig
 
 
@@ -382,7 +395,7 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
         else:
             ax.set_yticklabels([])
     fig.supxlabel("log attention in the first pass", fontsize=9)
-    fig.supylabel("log attention in the second pass", fontsize=9)
+    fig.supylabel("log attention in the second pass", fontsize=9, x=-0.01)
     return fig
 
 

@@ -116,10 +116,13 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
     frame = pd.DataFrame(
         {"method": ["SimCSE"] * 3 + ["SimCSE + AMI"], "sentences": [10, 10, 100, 10], "value": [1.0, 3, 5, 9]}
     )
-    lines = figures.few_shot(frame).axes[0].lines
+    ax = figures.few_shot(frame).axes[0]
+    lines, bars = ax.lines, [bar.vertices for each in ax.collections for bar in each.get_paths()]
     assert [line.get_ydata().tolist() for line in lines] == [[2.0, 5.0], [9.0]]
     assert [line.get_label() for line in lines] == ["SimCSE", "SimCSE + AMI"]
     assert len({line.get_color() for line in lines}) == 2
+    assert [bar[:, 1].tolist() for bar in bars] == [[1, 3], [5, 5], [9, 9]]
+    assert lines[0].get_xdata()[0] == bars[0][0, 0] < lines[1].get_xdata()[0]  # side by side
 
 
 def test_published_means_are_drawn_with_their_deviation():

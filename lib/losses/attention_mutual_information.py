@@ -40,7 +40,8 @@ def attention_mutual_information(
         index: [rows kept, samples], positions within the rows instead of drawing them.
         generator: for the draw, on the device of att1; None takes the global one.
         valid_fraction_factor: multiply by the squared fraction of the kept rows' entries that could be drawn, plus
-            1e-6. It is in the authors' code and not in the paper; short sentences in long batches weigh less.
+            1e-6: one number for the batch, which padding and dropped entries make smaller. It is in the authors' code
+            and not in the paper.
 
     Returns:
         Scalar, -mean MI over the kept rows; 0 where no row has an entry to draw.

@@ -31,7 +31,7 @@ class AMIArguments:
     slicing: str = "layer_parity"  # layer_parity (code) or head_pairs (paper)
     ami_samples: int = 150  # attention entries drawn per row; rows that have fewer are left out
     padded_queries: bool = True  # entries whose query is padding may be drawn (code), or tokens only (paper)
-    valid_fraction_factor: bool = True  # the code's factor for short sentences; the paper has none
+    valid_fraction_factor: bool = True  # the code's factor for padding and dropout, one for a batch; the paper has none
 
     def __post_init__(self) -> None:
         check_types(self)
