@@ -395,7 +395,7 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
         else:
             ax.set_yticklabels([])
     fig.supxlabel("log attention in the first pass", fontsize=9)
-    fig.supylabel("log attention in the second pass", fontsize=9, x=-0.01)
+    fig.supylabel("log attention in the second pass\n", fontsize=9)  # an empty line beside the layers
     return fig
 
 
