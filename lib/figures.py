@@ -276,14 +276,10 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     labels = sorted(frame.label.unique())
     colours = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
     for ax, encoder in zip(axes[0], encoders, strict=True):
-        part = frame[frame.encoder == encoder]
-        ax.scatter(part.x, part.y, s=9, c=[colours[label] for label in part.label])
-        for label, group in part.groupby("label"):
-            ax.annotate(
-                label, (group.x.median(), group.y.median()), ha="center", va="center", fontsize=7,
-                bbox={"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.7},
-            )  # fmt: skip
+        for i, (label, group) in enumerate(frame[frame.encoder == encoder].groupby("label")):
+            ax.scatter(group.x, group.y, s=12, color=colours[label], marker="os^Dv*"[i % 6], lw=0, label=label)
         ax.set(title=encoder, xticks=[], yticks=[])
+    axes[0, -1].legend(fontsize=8, markerscale=1.5, loc="center left", bbox_to_anchor=(1.01, 0.5))
     fig.suptitle(title, fontsize=11)
     return fig
 
