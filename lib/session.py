@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import io
 import os
@@ -74,8 +75,13 @@ def _palette_png(figure: Any) -> bytes:
     return small.getvalue()
 
 
-def _small_pictures() -> None:
-    """In a notebook, show figures by `_palette_png`."""
+def _table_html(table: Any) -> str:
+    """A styled table whose ids follow from what it shows: pandas draws them, and an executed notebook would never repeat."""
+    return table.set_uuid(hashlib.sha256(table.to_string().encode()).hexdigest()[:5])._repr_html_()
+
+
+def _repeatable_outputs() -> None:
+    """In a notebook, show figures by `_palette_png` and styled tables by `_table_html`, with their text beside it."""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -84,9 +90,15 @@ def _small_pictures() -> None:
     if shell is None or not hasattr(shell, "kernel"):
         return
     from matplotlib.figure import Figure
+    from pandas.io.formats.style import Styler
 
     shell.run_line_magic("matplotlib", "inline")  # its own formatter is set now, and not later over this one
-    shell.display_formatter.formatters["image/png"].for_type(Figure, _palette_png)
+    formatters = shell.display_formatter.formatters
+    formatters["image/png"].for_type(Figure, _palette_png)
+    formatters["text/html"].for_type(Styler, _table_html)
+    formatters["text/plain"].for_type(
+        Styler, lambda table, printer, _: printer.text(table.to_string(sparse_index=True))
+    )
 
 
 def setup(*, profile: str) -> None:
@@ -94,7 +106,7 @@ def setup(*, profile: str) -> None:
     quiet()
     from lib import figures
 
-    _small_pictures()
+    _repeatable_outputs()
     figures.set_style()
     found = versions()
     print(f"profile  {profile}")

@@ -144,6 +144,12 @@ def test_a_correlation_is_that_of_its_group():
     ]
 
 
+def test_tables_in_notebooks_have_the_same_text_each_time():
+    frame = pd.DataFrame({"a": [1.234, 2.0]}, index=["x", "y"])
+    first, again, other = (session._table_html(f.style.format(precision=1)) for f in (frame, frame.copy(), frame + 1))
+    assert first == again != other and "1.2" in first and "1.234" not in first
+
+
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
     fig = DRAWN["sweep"]()
     whole = io.BytesIO()
