@@ -446,7 +446,8 @@ def energy_scatter(frame: pd.DataFrame) -> Figure:
         ax.plot(part.energy, part.score, "osD^vP*X<>"[i % 10], color=colour(encoder), mfc="none", ms=7, label=encoder)
     trained = frame[frame.encoder != "untuned"]
     both = [rows.energy.corr(rows.score, method="spearman") for rows in (frame, trained)]
-    ax.set_title(f"rank correlation {both[0]:.2f}, without the untuned encoder {both[1]:.2f}", fontsize=10)
+    without = f", without the untuned encoder {both[1]:.2f}" if len(trained) < len(frame) else ""
+    ax.set_title(f"rank correlation {both[0]:.2f}{without}", fontsize=10)
     ax.set(xlabel="CLS energy: length of [CLS] over that of all other tokens", ylabel="test, Spearman x 100")
     _widen(ax)
     ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8)

@@ -167,6 +167,7 @@ def test_the_energy_figure_says_how_much_of_the_correlation_is_training():
     )
     title = figures.energy_scatter(frame).axes[0].get_title()
     assert title == "rank correlation 0.20, without the untuned encoder -1.00"
+    assert figures.energy_scatter(frame[1:]).axes[0].get_title() == "rank correlation -1.00"
 
 
 def test_profile_and_note_stand_under_the_picture():
