@@ -1,7 +1,7 @@
-"""Models, losses and analysis behind the notebooks. `lib.setup()` is the first call of every notebook."""
+"""Models, losses and analysis behind the notebooks. `lib.parameters()` and `lib.setup()` are the first calls of every notebook."""
 
 __version__ = "0.1.0"
 
-from lib.session import setup
+from lib.notebook import parameters, setup
 
-__all__ = ["__version__", "setup"]
+__all__ = ["__version__", "parameters", "setup"]

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock
+
+from lib.checks import DataError
+
+PROFILES = ("demo", "small", "paper")  # folders of the run store
 
 
 def root() -> Path:
@@ -31,8 +37,7 @@ def cache() -> Path:
 
 def figures(profile: str = "demo") -> Path:
     """figures/ for the demo profile (committed), runs/figures/<profile>/ for the others. CSE_FIGURES overrides."""
-    default = root() / "figures" if profile == "demo" else runs() / "figures" / profile
-    return _override("CSE_FIGURES", default)
+    return _override("CSE_FIGURES", root() / "figures" if profile == "demo" else runs() / "figures" / profile)
 
 
 def data_dir(given: str | os.PathLike = "") -> Path:
@@ -40,16 +45,13 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     repository. A relative argument is looked up from the working directory, then from the repository.
 
     Raises:
-        lib.data.DataError: the folder was named (argument or variable) and does not exist.
+        DataError: the folder was named (argument or variable) and does not exist.
     """
-    from lib.data.errors import DataError
-
     if str(given):
         path = Path(given).expanduser()
         candidates = [path] if path.is_absolute() else [Path.cwd() / path, root() / path]
-        for candidate in candidates:
-            if candidate.is_dir():
-                return candidate.resolve()
+        if existing := [candidate for candidate in candidates if candidate.is_dir()]:
+            return existing[0].resolve()
         raise DataError(
             f"data_dir {str(given)!r} is not a folder (looked at {' and '.join(map(str, candidates))}): "
             "give an existing folder, or an empty data_dir for CSE_DATA or data/ in the repository."
@@ -68,8 +70,8 @@ def model_folder(name: str) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
     folder = Path(name).expanduser()
-    found = None if folder.is_dir() else try_to_load_from_cache(name, "config.json")
-    return Path(found).parent if isinstance(found, str) else folder
+    cached = None if folder.is_dir() else try_to_load_from_cache(name, "config.json")
+    return Path(cached).parent if isinstance(cached, str) else folder
 
 
 @contextmanager
@@ -86,3 +88,32 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         if folder.exists():
             os.replace(folder, Path(temporary) / "old")
         os.replace(new, folder)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of `path` when the block ends without an error: whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield partial
+        with open(partial, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def made_once(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:
+    """`path`, which `make(new)` writes if it is not there yet; of several processes one writes, the others wait.
+
+    Args:
+        make: writes a file `new`, or into an existing empty folder `new`; whole or not at all.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            if not path.exists():
+                with (whole_folder if folder else whole_file)(path) as new:
+                    make(new)
+    return path

@@ -4,66 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+
+from tqdm import tqdm
 
 
-def _interactive() -> bool:
-    """A person is looking: a terminal, or a kernel that a Jupyter server started (papermill and nbval have none)."""
-    return sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ
-
-
-class _Lines:
-    """One line at most every `seconds`, nothing for work that is quickly done."""
-
-    def __init__(self, total: int, label: str, initial: int, seconds: float) -> None:
-        self.total, self.label, self.seconds = total, label, seconds
-        self.done = self.initial = initial
-        self.start = time.monotonic()
-        self.last = self.start
-
-    def update(self, n: int = 1, **values: float) -> None:
-        self.done += n
-        now = time.monotonic()
-        if now - self.last >= self.seconds:
-            self.last = now
-            left = (now - self.start) / max(1, self.done - self.initial) * (self.total - self.done)
-            shown = "".join(f"  {name} {value:.3f}" for name, value in values.items())
-            print(
-                f"{self.label} {self.done}/{self.total}{shown}  about {left:.0f} s left",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    def close(self) -> None:
-        pass
-
-
-class _Bar:
-    def __init__(self, total: int, label: str, initial: int) -> None:
-        from tqdm import tqdm
-
-        self.bar = tqdm(total=total, desc=label, initial=initial, leave=False, mininterval=0.5)
-
+class _Bar(tqdm):
     def update(self, n: int = 1, **values: float) -> None:
         if values:
-            self.bar.set_postfix({k: f"{v:.3f}" for k, v in values.items()}, refresh=False)
-        self.bar.update(n)
-
-    def close(self) -> None:
-        self.bar.close()
+            self.set_postfix({name: f"{value:.3f}" for name, value in values.items()}, refresh=False)
+        super().update(n)
 
 
-class _Silent:
-    def update(self, n: int = 1, **values: float) -> None:
-        pass
+class _Lines(_Bar):
+    """Where nobody looks: lines instead of a bar."""
 
-    def close(self) -> None:
-        pass
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:  # msg is "" when the counter is closed
+        done = self.n - self.initial
+        if msg is None and done > 0 and self.n < self.total:
+            left = self.format_dict["elapsed"] / done * (self.total - self.n)
+            values = f"  {self.postfix}" if self.postfix else ""
+            print(f"{self.desc} {self.n}/{self.total}{values}  about {left:.0f} s left", file=sys.stderr, flush=True)
 
 
-def progress(
-    *, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0
-) -> _Lines | _Bar | _Silent:
+def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0) -> tqdm:
     """A counter with `update(n, **values)` and `close()`.
 
     Args:
@@ -73,6 +36,8 @@ def progress(
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
     """
-    if not enabled or os.environ.get("CSE_PROGRESS") == "off":
-        return _Silent()
-    return _Bar(total, label, initial) if _interactive() else _Lines(total, label, initial, seconds)
+    off = not enabled or os.environ.get("CSE_PROGRESS") == "off"
+    options = {"total": total, "desc": label, "initial": initial, "leave": False, "disable": off}
+    if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
+        return _Bar(**options, mininterval=0.5)
+    return _Lines(**options, mininterval=seconds, delay=seconds, miniters=1)

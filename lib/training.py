@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +16,14 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 from transformers import get_scheduler
 
-from lib import geometry
-from lib.config import ConfigError, RunConfig
-from lib.data.sts import STSTask
-from lib.data.tokenized import TokenizedCorpus
-from lib.encoder import SentenceEncoder
+from lib.analysis import geometry
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.data import Batch, STSTask, TokenizedCorpus
+from lib.encoders import SentenceEncoder
 from lib.evaluation.sts import cosine, task_scores
-from lib.methods.base import Method
+from lib.methods import Method
+from lib.paths import whole_file
 from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
@@ -32,6 +32,7 @@ CHECKPOINT_LONGEST = 900.0  # unless more than this would be lost: one slow save
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
 POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
+RANDOM = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}  # what reads and sets the random state of a device
 
 
 class NumericError(Exception):
@@ -42,16 +43,15 @@ class NumericError(Exception):
 class Trained:
     """What training leaves behind: the method carries the chosen weights."""
 
-    history: (
-        pd.DataFrame
-    )  # one row per step: step, loss, every term, learning_rate, gradient_norm, dev, alignment, uniformity
+    # one row per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
+    history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
     seconds: float
 
 
 @dataclass
 class _Progress:
-    """Everything that changes while training runs, apart from weights, optimiser and random state."""
+    """What changes while training runs, apart from weights, optimiser and random state."""
 
     step: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -70,7 +70,7 @@ def train(
     show_progress: bool = False,
 ) -> Trained:
     """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
-    last one if the method `keeps_last`.
+    last one if the method needs that (`keeps_last`).
 
     The order of the rows depends on the seed alone; a batch is `config.batch_size` rows over all processes, the last
     partial batch of an epoch is kept (with W processes, its rows beyond a multiple of W are left out).
@@ -85,34 +85,36 @@ def train(
         NumericError: a loss term or the gradient norm is not finite.
         ConfigError: batch_size does not fit the corpus or the number of processes, or the checkpoint is another run's.
     """
+    needs = config.needs
     accelerator = Accelerator(mixed_precision="no")  # precision is the encoder's, whatever `accelerate config` says
-    world = accelerator.num_processes
-    if len(corpus) < config.batch_size:
-        raise ConfigError(
-            f"the corpus has {len(corpus)} rows, less than one batch of {config.batch_size}: lower batch_size."
-        )
-    if config.batch_size % world:
-        raise ConfigError(f"batch_size {config.batch_size} cannot be divided among {world} processes.")
-    steps_per_epoch = -(-len(corpus) // config.batch_size)
+    world, batch_size = accelerator.num_processes, config.batch_size
+    if len(corpus) < batch_size:
+        raise ConfigError(f"the corpus has {len(corpus)} rows, less than one batch of {batch_size}: lower batch_size.")
+    if batch_size % world:
+        raise ConfigError(f"batch_size {batch_size} cannot be divided among {world} processes.")
+    steps_per_epoch = -(-len(corpus) // batch_size)
     steps = min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
     method.to(accelerator.device)
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
             module.training_dtype = torch.bfloat16 if config.precision == "bf16" else None
-    optimizer = torch.optim.AdamW(_parameter_groups(method, config.weight_decay), lr=config.learning_rate, fused=True)
-    scheduler = get_scheduler(
-        "linear" if config.schedule == "linear" else "constant_with_warmup",
-        optimizer,
-        num_warmup_steps=round(config.warmup_ratio * steps),
-        num_training_steps=steps,
-    )
+    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
+    schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
+    warmup = round(config.warmup_ratio * steps)
+    scheduler = get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
     model = accelerator.prepare_model(method)
+    resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
     state, best = _Progress(), {}
     if checkpoint is not None and checkpoint.exists():
-        state, best = _load(checkpoint, method, optimizer, scheduler, accelerator)
-    measure = _Dev(dev, accelerator.is_main_process)
+        state, best = _load(checkpoint, resumable, accelerator)
+
+    def measure() -> dict[str, float]:
+        """The dev metrics of the encoder, which the first process computes for all."""
+        metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
+        return broadcast_object_list([metrics])[0]
+
     if state.step == 0 and dev is not None:
-        state.rows.append({"step": 0, **measure(method.encoder)})
+        state.rows.append({"step": 0, **measure()})
 
     started = saved = time.monotonic()
     save_seconds = 0.0
@@ -122,36 +124,35 @@ def train(
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
         if epoch != ordered_epoch:
-            order, ordered_epoch = _order(corpus, config, epoch, method.groups_lengths), epoch
-        rows = order[position * config.batch_size : (position + 1) * config.batch_size]
+            order, ordered_epoch = _order(corpus, config, epoch, needs.groups_lengths), epoch
+        rows = order[position * batch_size : (position + 1) * batch_size]
         share = len(rows) // world
         rows = rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
         if share:
-            batch = {k: v.to(accelerator.device, non_blocking=True) for k, v in corpus.batch(rows).items()}
-            row |= _step(model, batch, optimizer, accelerator, config, state.step)
+            batch = corpus.batch(rows).to(accelerator.device, non_blocking=True)
+            row |= _step(model, batch, optimizer, config, state.step)
             method.after_step()
+            row |= method.logged()
         scheduler.step()
 
         is_candidate = state.step % config.eval_every == 0 or state.step == steps
         is_trace = state.step <= config.trace_until and state.step % TRACE_EVERY == 0
         if dev is not None and (is_candidate or is_trace):
-            row |= measure(method.encoder)
-            if is_candidate and not method.keeps_last and row["dev"] > state.best_score:
+            row |= measure()
+            if is_candidate and not needs.keeps_last and row["dev"] > state.best_score:
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
         state.rows.append(row)
         bar.update(1, loss=row.get("loss", float("nan")))
         if checkpoint is not None and state.step < steps:
             pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
-            due = [time.monotonic() - saved >= pause]
-            if world > 1:  # the clocks of the processes differ: the first one decides
-                broadcast_object_list(due)
-            if due[0]:
+            is_due = time.monotonic() - saved >= pause
+            if broadcast_object_list([is_due])[0]:  # the clocks of the processes differ: the first one decides
                 state.seconds += time.monotonic() - started
                 started = time.monotonic()
-                _save(checkpoint, state, best, method, optimizer, scheduler, accelerator)
+                _save(checkpoint, state, best, resumable, accelerator)
                 saved = time.monotonic()
                 save_seconds = saved - started
     bar.close()
@@ -185,12 +186,7 @@ def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_length
 
 
 def _step(
-    model: torch.nn.Module,
-    batch: dict[str, Tensor],
-    optimizer: torch.optim.Optimizer,
-    accelerator: Accelerator,
-    config: RunConfig,
-    step: int,
+    model: torch.nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, config: RunConfig, step: int
 ) -> dict[str, float]:
     """Forward, guard, backward, clip, update; the values of this step for the history."""
     model.train()
@@ -204,32 +200,17 @@ def _step(
             )
     optimizer.zero_grad(set_to_none=True)
     sum(terms.values()).backward()
-    limit = config.gradient_clip or float("inf")
-    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), limit))
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip or float("inf")))
     if not np.isfinite(norm):
         raise NumericError(f"the gradient norm is {norm} at step {step} with loss terms {values}: lower learning_rate.")
     optimizer.step()
     return {"loss": sum(values.values()), **values, "gradient_norm": norm}
 
 
-class _Dev:
-    """Dev score and geometry of the encoder from one pass over the dev sentences."""
-
-    def __init__(self, task: STSTask | None, is_main: bool) -> None:
-        self.task, self.is_main = task, is_main
-
-    def __call__(self, encoder: SentenceEncoder) -> dict[str, float]:
-        values = [dev_metrics(encoder.encode, self.task) if self.is_main else {}]
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            broadcast_object_list(values)
-        return values[0]
-
-
 def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dict[str, float]:
     """dev (Spearman x100, all), alignment (pairs with gold above 4) and uniformity (all sentences) of one task."""
-    n = len(task.gold)
     vectors = encode([*task.sentences1, *task.sentences2])
-    first, second = vectors[:n], vectors[n:]
+    first, second = np.split(vectors, 2)
     positive = task.gold > POSITIVE_GOLD
     return {
         "dev": task_scores(task, cosine(first, second))["all"],
@@ -238,58 +219,21 @@ def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dic
     }
 
 
-def _parameter_groups(method: Method, weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only, as usual for BERT."""
-    parameters = [p for p in method.parameters() if p.requires_grad]
-    return [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-
-
-def _random_state() -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
-    if torch.backends.mps.is_available():
-        states["mps"] = torch.mps.get_rng_state()
-    return states
-
-
 def _save(
-    path: Path,
-    state: _Progress,
-    best: dict[str, Tensor],
-    method: Method,
-    optimizer: torch.optim.Optimizer,
-    scheduler: Any,
-    accelerator: Accelerator,
+    path: Path, state: _Progress, best: dict[str, Tensor], resumable: dict[str, Any], accelerator: Accelerator
 ) -> None:
     """One file, replaced in one go: a kill at any moment leaves the old one or the new one."""
-    random_states = gather_object([_random_state()])
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    random_states = {device: RANDOM[device].get_rng_state() for device, is_there in present.items() if is_there}
+    content = {"progress": vars(state), "best": best, "device": accelerator.device.type}
+    content["random"] = gather_object([random_states])  # of all processes
     if accelerator.is_main_process:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        content = {
-            "progress": vars(state),
-            "best": best,
-            "method": method.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "scheduler": scheduler.state_dict(),
-            "random": random_states,
-            "device": accelerator.device.type,
-        }
-        with open(partial, "wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        with whole_file(path) as new:
+            torch.save(content | {name: part.state_dict() for name, part in resumable.items()}, new)
     accelerator.wait_for_everyone()
 
 
-def _load(
-    path: Path, method: Method, optimizer: torch.optim.Optimizer, scheduler: Any, accelerator: Accelerator
-) -> tuple[_Progress, dict[str, Tensor]]:
+def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[_Progress, dict[str, Tensor]]:
     content = torch.load(path, map_location="cpu", weights_only=True)
     written, present = (len(content["random"]), content["device"]), (accelerator.num_processes, accelerator.device.type)
     if written != present:
@@ -297,13 +241,8 @@ def _load(
             f"{path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: "
             "resume as it was started, or delete the file."
         )
-    method.load_state_dict(content["method"])
-    optimizer.load_state_dict(content["optimizer"])
-    scheduler.load_state_dict(content["scheduler"])
-    states = content["random"][accelerator.process_index]
-    torch.set_rng_state(states["cpu"])
-    if "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"])
-    if "mps" in states:
-        torch.mps.set_rng_state(states["mps"])
+    for name, part in resumable.items():
+        part.load_state_dict(content[name])
+    for device, random_state in content["random"][accelerator.process_index].items():
+        RANDOM[device].set_rng_state(random_state)
     return _Progress(**content["progress"]), content["best"]

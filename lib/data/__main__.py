@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from lib import paths
+from lib.checks import DataError
 from lib.data import hub, load_corpus, load_sts, load_transfer
-from lib.data.errors import DataError
 from lib.data.files import manifest
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
@@ -35,8 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         data_dir = paths.data_dir(arguments.data_dir)
     except DataError as error:
-        print(error, file=sys.stderr)
-        return 2
+        parser.exit(2, f"{error}\n")
     for name in arguments.names or names:
         try:
             if arguments.command == "fetch":

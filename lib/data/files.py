@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lib.data.errors import DataError
+from lib import paths
+from lib.checks import DataError
+
+FETCH_AGAIN = "delete it (for SentEval, the folder senteval/downstream) and run `python -m lib.data fetch`."
 
 
 @cache
@@ -20,7 +24,7 @@ def manifest() -> dict[str, Any]:
 
 
 def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
-    """Lines of a .txt/.csv/.tsv file, or of its .gz form, without their line ends.
+    """Lines of a text file, or of its .gz form, without their line ends; only a line feed ends a line.
 
     Raises:
         DataError: missing, a truncated or damaged .gz, or not in `encoding`.
@@ -30,25 +34,39 @@ def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
         with opener(path, "rt", encoding=encoding, newline="\n") as file:
             return [line.rstrip("\r\n") for line in file]
     except FileNotFoundError:
-        raise DataError(f"{path} does not exist: check data_dir and the file name.") from None
+        raise DataError(f"{path} does not exist: check data_dir, or run `python -m lib.data fetch`.") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder where a text file is expected.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is truncated or damaged ({error}): fetch it again.") from error
     except UnicodeDecodeError as error:
+        reason = f"byte {error.start} cannot be read"
         raise DataError(
-            f"{path} is not {encoding} text (byte {error.start} cannot be read): convert the file to {encoding}."
+            f"{path} is not {encoding} text ({reason}): convert it to {encoding}, or fetch it again."
         ) from error
 
 
-def expect_count(path: Path, found: int, expected: int, what: str = "lines") -> None:
-    """Stop when a file of the manifest is not whole.
+def expect_count(path: Path, count: int, expected: int | None, what: str = "lines") -> None:
+    """Raise DataError, with both counts, when a file of the manifest (`expected` is not None) is not whole."""
+    if expected not in (count, None):
+        counts = f"expected {expected:,} {what}, found {count:,}"
+        raise DataError(f"{path}: {counts}. The file is truncated or another version: {FETCH_AGAIN}")
 
-    Raises:
-        DataError: names the file, the expected and the found count.
-    """
-    if found != expected:
-        raise DataError(
-            f"{path}: expected {expected:,} {what}, found {found:,}; the file is truncated or another version, "
-            "fetch it again with `python -m lib.data fetch`."
-        )
+
+def read_counted(path: Path, expected: int | None, *, encoding: str = "utf8", header: int = 0) -> list[str]:
+    """`read_lines` without the lines of the header, as many as expected, else DataError."""
+    lines = read_lines(path, encoding=encoding)[header:]
+    expect_count(path, len(lines), expected, "lines after the header" if header else "lines")
+    return lines
+
+
+def single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def cached(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:
+    """`paths.made_once` for a path in the cache; DataError when the cache cannot be written."""
+    try:
+        return paths.made_once(path, make, folder=folder)
+    except OSError as error:
+        raise DataError(f"the cache {path.parent} cannot be written ({error}): set CSE_CACHE.") from error

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from lib.data.errors import DataError
-from lib.data.files import expect_count, manifest, read_lines
+from lib.checks import DataError
+from lib.data import demo
+from lib.data.files import expect_count, manifest, read_counted, single_spaced
 
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
@@ -28,7 +32,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class STSTask:
-    """One task: its subsets by name (one subset for STS-B, SICK-R and the demo)."""
+    """One task: its subsets by name (one subset for STS-B, SICK-R and the demo), n pairs in all."""
 
     name: str
     split: str
@@ -37,27 +41,27 @@ class STSTask:
 
     @property
     def gold(self) -> np.ndarray:
-        """All gold scores, subsets concatenated, float64 [n]."""
+        """All gold scores, one subset after the other, float64 [n]."""
         return np.concatenate([subset.gold for subset in self.subsets.values()])
 
     @property
     def sentences1(self) -> list[str]:
-        return [s for subset in self.subsets.values() for s in subset.sentences1]
+        return [sentence for subset in self.subsets.values() for sentence in subset.sentences1]
 
     @property
     def sentences2(self) -> list[str]:
-        return [s for subset in self.subsets.values() for s in subset.sentences2]
+        return [sentence for subset in self.subsets.values() for sentence in subset.sentences2]
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the pairs and their scores."""
+        return hashlib.sha256(repr((self.sentences1, self.sentences2, self.gold.tolist())).encode()).hexdigest()
 
 
-def _clean(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _pair(path: Path, number: int, line: str, columns: tuple[int, int]) -> tuple[str, str]:
-    parts = line.split("\t")
-    if len(parts) <= max(columns):
-        raise DataError(f"{path}, line {number}: {len(parts)} tab-separated fields, expected {max(columns) + 1}.")
-    return _clean(parts[columns[0]]), _clean(parts[columns[1]])
+def _fields(path: Path, number: int, line: str, columns: Sequence[int]) -> list[str]:
+    fields = line.split("\t")
+    if len(fields) <= max(columns):
+        raise DataError(f"{path}, line {number}: {len(fields)} tab-separated fields, expected {max(columns) + 1}.")
+    return [fields[column] for column in columns]
 
 
 def _score(path: Path, number: int, text: str) -> float:
@@ -70,68 +74,31 @@ def _score(path: Path, number: int, text: str) -> float:
     return score
 
 
-def _subset(rows: list[tuple[str, str, float]]) -> Subset:
+def _subset(rows: Iterable[tuple[str, str, float]]) -> Subset:
     first, second, gold = zip(*rows, strict=True)
-    return Subset(tuple(first), tuple(second), np.array(gold, dtype=np.float64))
+    return Subset(tuple(map(single_spaced, first)), tuple(map(single_spaced, second)), np.array(gold, dtype=np.float64))
 
 
-def _folder(data_dir: Path) -> Path:
-    folder = data_dir / "senteval" / "downstream"
-    if not folder.is_dir():
-        raise DataError(
-            f"{folder} does not exist: the STS tasks are read from <data_dir>/senteval/downstream; give data_dir, or "
-            "fetch them with `python -m lib.data fetch senteval`."
-        )
-    return folder
-
-
-def _load_years(data_dir: Path, name: str) -> dict[str, Subset]:
-    entry = manifest()["sts"][name]
-    folder = _folder(data_dir) / "STS" / entry["folder"]
-    subsets = {}
-    for subset, (lines, scored) in entry["subsets"].items():
-        pairs_path, gold_path = folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt"
-        pairs, gold = read_lines(pairs_path), read_lines(gold_path)
-        expect_count(pairs_path, len(pairs), lines)
-        expect_count(gold_path, len(gold), lines)
-        rows = [
-            (*_pair(pairs_path, i, pair, (0, 1)), _score(gold_path, i, score))
-            for i, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1)
-            if score.strip()  # a pair without a gold score was not annotated and does not count
-        ]
-        expect_count(gold_path, len(rows), scored, "scored lines")
-        subsets[subset] = _subset(rows)
-    return subsets
-
-
-def _load_benchmark(data_dir: Path, split: str) -> Subset:
-    path = _folder(data_dir) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    lines = read_lines(path)
-    expect_count(path, len(lines), manifest()["sts_benchmark"][split])
+def _read_table(path: Path, expected: int, header: int, columns: Sequence[int]) -> list[tuple[str, str, float]]:
+    """Two sentences and their score from these columns of every line."""
     rows = []
-    for i, line in enumerate(lines, start=1):
-        first, second = _pair(path, i, line, (5, 6))
-        rows.append((first, second, _score(path, i, line.split("\t")[4])))
+    for number, line in enumerate(read_counted(path, expected, header=header), start=header + 1):
+        *pair, score = _fields(path, number, line, columns)
+        rows.append((*pair, _score(path, number, score)))
+    return rows
+
+
+def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
+    """One subset of STS12 to STS16: a pair without a gold score was not annotated and does not count."""
+    pairs_path, gold_path = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
+    pairs, gold = read_counted(pairs_path, lines), read_counted(gold_path, lines)
+    rows = [
+        (*_fields(pairs_path, number, pair, (0, 1)), _score(gold_path, number, score))
+        for number, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1)
+        if score.strip()
+    ]
+    expect_count(gold_path, len(rows), scored, "scored lines")
     return _subset(rows)
-
-
-def _load_sick(data_dir: Path, part: str) -> Subset:
-    entry = manifest()["sick"][part]
-    path = _folder(data_dir) / "SICK" / entry["file"]
-    lines = read_lines(path)[1:]
-    expect_count(path, len(lines), entry["rows"], "rows after the header")
-    rows = []
-    for i, line in enumerate(lines, start=2):
-        first, second = _pair(path, i, line, (1, 2))
-        rows.append((first, second, _score(path, i, line.split("\t")[3])))
-    return _subset(rows)
-
-
-def _load_demo(split: str) -> Subset:
-    from lib import demo
-
-    first, second, gold = demo.similarity(split)
-    return Subset(tuple(map(_clean, first)), tuple(map(_clean, second)), np.asarray(gold, dtype=np.float64))
 
 
 def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
@@ -147,24 +114,20 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
     if name == "demo":
-        if split not in ("dev", "test"):
-            raise DataError(f"the demo pairs have the splits dev and test, not {split!r}.")
-        return STSTask("demo", split, "demo pairs", {"demo": _load_demo(split)})
+        return STSTask(name, split, "demo pairs", {name: _subset(zip(*demo.similarity(split), strict=True))})
     if name not in STS_TASKS:
         raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
-    if name in manifest()["sts"]:
-        if split != "test":
-            raise DataError(f"{name} has no split {split!r}, only test.")
-        return STSTask(name, split, "SentEval", _load_years(data_dir, name))
-    parts = {"STS-B": ("train", "dev", "test"), "SICK-R": ("train", "trial", "test")}[name]
-    if split not in (*parts, "all"):
-        raise DataError(f"{name} has the splits {', '.join(parts)}, all; not {split!r}.")
-    read = _load_benchmark if name == "STS-B" else _load_sick
-    chosen = [read(data_dir, part) for part in (parts if split == "all" else (split,))]
-    merged = Subset(
-        tuple(s for subset in chosen for s in subset.sentences1),
-        tuple(s for subset in chosen for s in subset.sentences2),
-        np.concatenate([subset.gold for subset in chosen]),
-    )
-    protocol = "SentEval" if split != "all" or name == "STS-B" else "MTEB pairs, SentEval tokenisation"
-    return STSTask(name, split, protocol, {name: merged})
+    downstream, table = data_dir / "senteval" / "downstream", manifest()["sts_tables"].get(name)
+    splits = [*table["splits"], "all"] if table else ["test"]
+    if split not in splits:
+        raise DataError(f"{name} has no split {split!r}: choose from {', '.join(splits)}.")
+    if table:
+        files = table["splits"].values() if split == "all" else [table["splits"][split]]
+        rows = [_read_table(downstream / file, count, table["header"], table["columns"]) for file, count in files]
+        subsets = {name: _subset(itertools.chain(*rows))}
+    else:
+        year = manifest()["sts"][name]
+        folder = downstream / "STS" / year["folder"]
+        subsets = {subset: _read_subset(folder, subset, *counts) for subset, counts in year["subsets"].items()}
+    protocol = "MTEB pairs, SentEval tokenisation" if (name, split) == ("SICK-R", "all") else "SentEval"
+    return STSTask(name, split, protocol, subsets)

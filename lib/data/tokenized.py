@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,58 +15,87 @@ import torch
 from torch import Tensor
 
 from lib import paths
+from lib.checks import DataError
 from lib.data.corpus import Corpus
-from lib.data.errors import DataError
+from lib.data.files import cached
 from lib.progress import progress
 
 FORMAT = 1
 CHUNK = 20_000
 
 
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """N rows of a corpus, one sentence per row for each of S roles, padded to the longest sentence, L tokens.
+
+    input_ids, attention_mask: int64 [N, S, L]. roles: S names. extra: further columns [N, ...].
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    roles: tuple[str, ...]
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    def column(self, role: str) -> tuple[Tensor, Tensor]:
+        """input_ids and attention_mask of one role, each [N, L]; KeyError when the batch has no such role."""
+        if role not in self.roles:
+            raise KeyError(f"no column {role!r} among {', '.join(self.roles)}")
+        column = self.roles.index(role)
+        return self.input_ids[:, column], self.attention_mask[:, column]
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The same batch on a device."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=non_blocking)
+
+        extra = {name: move(values) for name, values in self.extra.items()}
+        return Batch(move(self.input_ids), move(self.attention_mask), self.roles, extra)
+
+
 @dataclass(frozen=True)
 class TokenizedCorpus:
-    """Token ids of n rows x S columns.
+    """Token ids of n rows with S columns.
 
-    ids: int32 [total], all rows one after the other, column by column inside a row.
-    offsets: int64 [n * S + 1], where each sentence starts.
-    extra: further columns [n, ...] that batches carry along.
+    ids: int32 [total], all rows one after the other, column by column inside a row. offsets: int64 [n * S + 1], where
+    each sentence starts. roles: S names, see Corpus. pad_id: what fills a batch up. extra: further columns [n, ...]
+    that batches carry along.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
-    columns: int
+    roles: tuple[str, ...]
     pad_id: int
     extra: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return (len(self.offsets) - 1) // self.columns
+        return (len(self.offsets) - 1) // len(self.roles)
 
     def lengths(self) -> np.ndarray:
         """Tokens per sentence, int64 [n, S]."""
-        return np.diff(self.offsets).reshape(-1, self.columns)
+        return np.diff(self.offsets).reshape(-1, len(self.roles))
 
-    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Rows -> input_ids, attention_mask, each int64 [N, S, L], padded to the longest of the batch, and `extra`."""
-        sentences = (np.asarray(rows)[:, None] * self.columns + np.arange(self.columns)).ravel()
+    def batch(self, rows: np.ndarray) -> Batch:
+        """The rows of these N numbers, on the CPU, padded to the longest of them."""
+        columns = len(self.roles)
+        sentences = (np.asarray(rows)[:, None] * columns + np.arange(columns)).ravel()
         starts, ends = self.offsets[sentences], self.offsets[sentences + 1]
-        lengths = ends - starts
-        position = np.arange(lengths.max())
-        mask = position < lengths[:, None]
-        flat = np.where(mask, starts[:, None] + position, 0)
-        input_ids = np.where(mask, self.ids[flat], self.pad_id).astype(np.int64)
-        shape = (len(rows), self.columns, -1)
-        return {
-            "input_ids": torch.from_numpy(input_ids).view(shape),
-            "attention_mask": torch.from_numpy(mask.astype(np.int64)).view(shape),
-        } | {name: torch.from_numpy(np.asarray(values[rows])) for name, values in self.extra.items()}
+        places = starts[:, None] + np.arange((ends - starts).max())
+        mask = places < ends[:, None]
+        input_ids = np.where(mask, self.ids[np.where(mask, places, 0)], self.pad_id)
+        input_ids, mask = (torch.from_numpy(x.astype(np.int64)).view(len(rows), columns, -1) for x in (input_ids, mask))
+        extra = {name: torch.from_numpy(np.asarray(values[rows])) for name, values in self.extra.items()}
+        return Batch(input_ids, mask, self.roles, extra)
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
     """SHA-256 of a fast tokenizer's rules and vocabulary, its padding and truncation state left out."""
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state.pop("truncation", None)
-    state.pop("padding", None)
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+    rules = {name: value for name, value in state.items() if name not in ("truncation", "padding")}
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
 def tokenize_corpus(
@@ -79,51 +106,39 @@ def tokenize_corpus(
     Args:
         encoder: a SentenceEncoder (its tokenizer, and its prompt if its pooling has one).
         max_length: longest input in tokens, special tokens included.
-        split: the rest of a longer text goes on in further rows (plain sentences only) instead of being cut off.
+        split: the rest of a longer text goes on in further rows instead of being cut off; for plain sentences only.
 
     Raises:
-        DataError: the cache cannot be written.
+        DataError: the cache cannot be written or is damaged, or `split` is asked for with more than plain sentences.
     """
-    key = hashlib.sha256(
-        json.dumps(
-            [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length]
-            + ([encoder.pooling] if encoder.pooling == "mask_prompt" else [])
-            + (["split"] if split else [])
-        ).encode()
-    ).hexdigest()[:24]
-    folder = paths.cache() / "tokens" / key
-    if not folder.is_dir():
-        _write(folder, corpus, encoder, max_length, split, show_progress)
-    ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
-    offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-    expected = len(corpus) * len(corpus.columns) + 1
-    if (len(offsets) < expected if split else len(offsets) != expected) or offsets[-1] != len(ids):
-        raise DataError(f"{folder} is damaged: delete it, it will be made again.")
-    return TokenizedCorpus(ids, offsets, len(corpus.columns), encoder.tokenizer.pad_token_id)
+    if split and corpus.kind != "sentences":
+        raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
+    content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length]
+    content += ["mask_prompt"] if encoder.pooling == "mask_prompt" else []
+    content += ["split"] if split else []
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
 
+    def write(folder: Path) -> None:
+        parts, lengths = [], []
+        with progress(total=len(corpus), label="tokenise", enabled=show_progress) as bar:
+            for start in range(0, len(corpus), CHUNK):
+                chunk = [column[start : start + CHUNK] for column in corpus.columns]
+                sentences = [sentence for row in zip(*chunk, strict=True) for sentence in row]
+                tokens = encoder.tokenize(sentences, max_length, split=split)
+                lengths += map(len, tokens)
+                parts.append(np.fromiter(itertools.chain.from_iterable(tokens), dtype=np.int32))
+                bar.update(len(chunk[0]))
+        np.save(folder / "ids.npy", np.concatenate(parts))
+        np.save(folder / "offsets.npy", np.cumsum([0, *lengths]))
 
-def _write(folder: Path, corpus: Corpus, encoder: Any, max_length: int, split: bool, show_progress: bool) -> None:
-    parts, lengths = [], []
-    bar = progress(total=len(corpus), label="tokenise", enabled=show_progress)
-    for start in range(0, len(corpus), CHUNK):
-        chunk = [column[start : start + CHUNK] for column in corpus.columns]
-        rows = [sentence for row in zip(*chunk, strict=True) for sentence in row]
-        tokens = encoder.tokenize(rows, max_length, split=split)
-        lengths.append(np.fromiter((len(x) for x in tokens), dtype=np.int64, count=len(tokens)))
-        parts.append(np.fromiter((i for x in tokens for i in x), dtype=np.int32, count=int(lengths[-1].sum())))
-        bar.update(len(chunk[0]))
-    bar.close()
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    folder = cached(paths.cache() / "tokens" / key, write, folder=True)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".partial-"))
-        np.save(temporary / "ids.npy", np.concatenate(parts))
-        np.save(temporary / "offsets.npy", offsets)
-        try:
-            os.replace(temporary, folder)
-        except OSError:  # another process was first; its array is the same
-            shutil.rmtree(temporary, ignore_errors=True)
-            if not folder.is_dir():
-                raise
-    except OSError as error:
-        raise DataError(f"the token cache {folder.parent} cannot be written ({error}): set CSE_CACHE.") from error
+        ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
+        offsets = np.load(folder / "offsets.npy", allow_pickle=False)
+        sentences, expected = len(offsets) - 1, len(corpus) * len(corpus.roles)
+        is_whole = (sentences >= expected if split else sentences == expected) and offsets[-1] == len(ids)
+    except (OSError, ValueError, EOFError):
+        is_whole = False
+    if not is_whole:
+        raise DataError(f"{folder} is damaged: delete it, it will be made again.")
+    return TokenizedCorpus(ids, offsets, corpus.roles, encoder.tokenizer.pad_token_id)

@@ -1,7 +1,8 @@
-"""Evaluation sees only `encode(list[str]) -> array [n, D]`."""
+"""Evaluation knows an encoder only as `encode(list[str]) -> array [n, D]`."""
 
+from lib.evaluation.interface import RESULT_COLUMNS
 from lib.evaluation.retrieval import in_domain_retrieval
 from lib.evaluation.sts import evaluate_sts, headline
 from lib.evaluation.transfer import evaluate_transfer
 
-__all__ = ["evaluate_sts", "evaluate_transfer", "headline", "in_domain_retrieval"]
+__all__ = ["RESULT_COLUMNS", "evaluate_sts", "evaluate_transfer", "headline", "in_domain_retrieval"]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from lib.data.sts import STSTask
-
-Encode = Callable[[list[str]], np.ndarray]
+from lib.data.sts import STS_TASKS, STSTask
+from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
 
 def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -22,7 +21,7 @@ def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
 
 
 def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Row-wise cosine, float64 [n]; NaN (a zero or broken vector) becomes 0, as in SentEval."""
+    """Row-wise cosine, float64 [n]. NaN (from a zero or broken vector) becomes 0, as in SentEval."""
     x, y = x.astype(np.float64), y.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
@@ -33,15 +32,15 @@ def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:
     """The three aggregations for predictions [n] in the order of the task's concatenated subsets.
 
     all: one correlation over the concatenation (SimCSE and its successors). mean: unweighted mean of the subsets'
-    correlations. wmean: weighted by the number of scored pairs. For a task of one subset the three are equal.
+    correlations. wmean: their mean weighted by the number of scored pairs. With one subset the three are equal.
     """
     sizes = [len(subset) for subset in task.subsets.values()]
     parts = np.split(predicted, np.cumsum(sizes)[:-1])
-    each = [spearman(p, s.gold) for p, s in zip(parts, task.subsets.values(), strict=True)]
+    correlations = [spearman(part, subset.gold) for part, subset in zip(parts, task.subsets.values(), strict=True)]
     return {
         "all": spearman(predicted, task.gold),
-        "mean": float(np.mean(each)),
-        "wmean": float(np.average(each, weights=sizes)),
+        "mean": float(np.mean(correlations)),
+        "wmean": float(np.average(correlations, weights=sizes)),
     }
 
 
@@ -49,25 +48,29 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
     """Score all tasks from one `encode` call over their distinct sentences.
 
     Returns:
-        Rows task, split, protocol, aggregation (all, mean, wmean), metric "spearman", value (x100). With the seven
-        test tasks given, also the rows of task "Avg.", the mean of the seven scores each rounded to two decimals.
+        Rows task, split, protocol, aggregation (all, mean, wmean), metric "spearman", value (x100). With all seven
+        test tasks, also rows of a task "Avg.": the mean of the seven scores, each rounded to two decimals first.
+
+    Raises:
+        ValueError: `encode` returned another shape than [n, D].
     """
-    sentences = list(dict.fromkeys(s for task in tasks for s in (*task.sentences1, *task.sentences2)))
-    position = {sentence: i for i, sentence in enumerate(sentences)}
-    vectors = np.asarray(encode(sentences))
+    vectors, row_of = encode_distinct(encode, (s for task in tasks for s in (*task.sentences1, *task.sentences2)))
     rows = []
     for task in tasks:
-        first = vectors[[position[s] for s in task.sentences1]]
-        second = vectors[[position[s] for s in task.sentences2]]
+        first, second = (vectors[[row_of[s] for s in side]] for side in (task.sentences1, task.sentences2))
         for aggregation, value in task_scores(task, cosine(first, second)).items():
             rows.append((task.name, task.split, task.protocol, aggregation, "spearman", value))
-    columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
-    frame = pd.DataFrame(rows, columns=columns)
-    return pd.concat([frame, _average(frame)], ignore_index=True)
+    frame = pd.DataFrame(rows, columns=RESULT_COLUMNS)
+    seven = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]
+    if set(seven.task) != set(STS_TASKS):
+        return frame
+    average = seven.assign(value=seven.value.round(2)).groupby("aggregation", sort=False).value.mean().reset_index()
+    average = average.assign(task="Avg.", split="test", protocol="SentEval", metric="spearman")
+    return pd.concat([frame, average[RESULT_COLUMNS]], ignore_index=True)
 
 
 def headline(rows: pd.DataFrame) -> float:
-    """The one number of `evaluate_sts` rows that tables quote: aggregation all; the average, or that of a lone task.
+    """The score that tables quote from `evaluate_sts` rows: aggregation all, of the average or of the only task.
 
     Raises:
         ValueError: several tasks and no row "Avg.".
@@ -75,17 +78,5 @@ def headline(rows: pd.DataFrame) -> float:
     rows = rows[rows.aggregation == "all"]
     rows = rows[rows.task == "Avg."] if (rows.task == "Avg.").any() else rows
     if len(rows) != 1:
-        raise ValueError(
-            f"no single score: {', '.join(rows.task)} have no average; it takes the seven STS tasks or one."
-        )
+        raise ValueError(f"{', '.join(rows.task)} have no average: give all seven STS tasks, or only one task.")
     return float(rows.value.iloc[0])
-
-
-def _average(frame: pd.DataFrame) -> pd.DataFrame:
-    from lib.data.sts import STS_TASKS
-
-    papers = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]
-    if set(papers.task) != set(STS_TASKS):
-        return frame.iloc[:0]
-    means = papers.assign(value=papers.value.round(2)).groupby("aggregation", sort=False).value.mean().reset_index()
-    return means.assign(task="Avg.", split="test", protocol="SentEval", metric="spearman")[frame.columns]

@@ -1,6 +1,14 @@
-"""Method name -> class. A new method is one file here and one line in REGISTRY."""
+"""Method name -> class. A new method is one file here and one line in REGISTRY; `around(inner)` puts a Wrapper around one."""
 
-from lib.methods.base import Method
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lib.checks import ConfigError, check_choice, check_known
+from lib.encoders import SentenceEncoder
+from lib.methods.base import Method, Needs, Views, Wrapper
 from lib.methods.ct import CT
 from lib.methods.distill import Distill
 from lib.methods.jtcse import JTCSE
@@ -21,4 +29,69 @@ REGISTRY: dict[str, type[Method]] = {
     "tncse": TNCSE,
 }
 
-__all__ = ["REGISTRY", "Method"]
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """What the parameter `method` names: a method, or wrappers around one, as in `outer(inner(method))`.
+
+    names: outermost first; all but the last are wrappers. The arguments of all of them stand side by side in one mapping.
+    Every method here raises ConfigError for names and values that make no sense.
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> MethodSpec:
+        names = text.rstrip(")").split("(")
+        if text != "(".join(names) + ")" * (len(names) - 1):
+            names = [text]
+        for name in names:
+            check_choice("method", name, REGISTRY)
+        *around, inner = names
+        if issubclass(REGISTRY[inner], Wrapper):
+            raise ConfigError(f"method {inner!r} is put around another one: write {inner}(simcse), for example.")
+        if plain := [name for name in around if not issubclass(REGISTRY[name], Wrapper)]:
+            raise ConfigError(f"method {text!r}: {plain[0]} cannot be put around another method.")
+        return cls(tuple(names))
+
+    @property
+    def slug(self) -> str:
+        """The name as part of a file name."""
+        return "-".join(self.names)
+
+    def argument_names(self) -> list[str]:
+        names = [field.name for method in self.names for field in fields(REGISTRY[method].Arguments)]
+        if doubled := min((name for name in names if names.count(name) > 1), default=""):
+            raise ConfigError(f"methods {', '.join(self.names)} share the argument {doubled}: they cannot be combined.")
+        return names
+
+    def arguments(self, values: Mapping[str, Any]) -> list[Any]:
+        """The validated Arguments of every method, outermost first."""
+        check_known(values, self.argument_names(), f"argument of {' in '.join(self.names[::-1])}")
+        kinds = [REGISTRY[name].Arguments for name in self.names]
+        return [kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values}) for kind in kinds]
+
+    def _inside_out(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Name and arguments of every method, innermost first."""
+        return list(zip(self.names, self.arguments(values), strict=True))[::-1]
+
+    def needs(self, values: Mapping[str, Any]) -> Needs:
+        """What the method needs, after every wrapper has agreed to it."""
+        (inner, arguments), *around = self._inside_out(values)
+        needs = REGISTRY[inner].needs(arguments)
+        for name, arguments in around:
+            if not needs.sentence_views:
+                reason = f"{inner}, which has no embeddings of sentences to change"
+                raise ConfigError(f"method {name} cannot be put around {reason}.")
+            needs = REGISTRY[name].needs(arguments, needs)
+        return needs
+
+    def build(self, encoder: SentenceEncoder, values: Mapping[str, Any]) -> Method:
+        """The method around this encoder. Raises also EncoderError."""
+        method: Any = encoder
+        for name, arguments in self._inside_out(values):
+            method = REGISTRY[name](method, arguments)
+        return method
+
+
+__all__ = ["REGISTRY", "Method", "MethodSpec", "Needs", "Views", "Wrapper"]

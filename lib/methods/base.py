@@ -1,45 +1,120 @@
-"""What the training loop knows of a method."""
+"""What the training loop knows of a method, and what a method put around another one knows of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
 
-from lib.data.corpus import Corpus
-from lib.encoder import SentenceEncoder
+from lib.data import Batch, Corpus
+from lib.distributed import gather
+from lib.encoders import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run with a method needs; known from its arguments alone, before anything is loaded."""
+
+    roles: tuple[str, ...] = ("anchor",)  # columns of the corpus that must be there
+    optional_roles: tuple[str, ...] = ()  # columns that may be there
+    passes: int = 2  # forward passes per text, for the memory estimate; a corpus with more columns has more
+    trained_encoders: int = 1  # copies of the backbone that are trained, for the memory estimate
+    files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
+    encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
+    sentence_views: bool = True  # `embed` gives embeddings that a wrapper can change
+    splits_long_rows: bool = False  # a text longer than max_length becomes several rows; otherwise it is cut
+    groups_lengths: bool = False  # rows of similar length share a batch: less padding, less chance
+    keeps_last: bool = False  # the last step is kept, whatever the dev scores
+
+
+@dataclass(frozen=True)
+class Views:
+    """What the losses read of one batch.
+
+    embeddings: name -> [N, S, D], N sentences, S views of each in the order of `roles`; the name is "encoder" where there
+        is only one, see Method.embedders.
+    negatives: [Q, D], further negatives of the anchors (a momentum queue), without gradient.
+    captured: whatever else the losses read; rows of this process alone.
+    """
+
+    embeddings: Mapping[str, Tensor] = field(default_factory=dict)
+    roles: tuple[str, ...] = ("anchor", "positive")
+    negatives: Tensor | None = None
+    captured: Mapping[str, Any] = field(default_factory=dict)
+
+    def replace(self, **changes: Any) -> Views:
+        return dataclasses.replace(self, **changes)
+
+    def gathered(self) -> Views:
+        """The embeddings of all processes, in rank order, with their gradient."""
+        return self.replace(embeddings={name: gather(z) for name, z in self.embeddings.items()})
+
+    def rows(self, name: str = "encoder") -> Tensor:
+        """[N S, D] of an encoder, the views of a sentence one after the other."""
+        return self.embeddings[name].flatten(0, 1)
+
+    def by_role(self, name: str = "encoder") -> dict[str, Tensor]:
+        """role -> [N, D] of an encoder."""
+        return dict(zip(self.roles, self.embeddings[name].unbind(1), strict=True))
 
 
 class Method(nn.Module):
     """The encoder that is trained and the loss terms it is trained with.
 
-    A subclass names its `Arguments` (a frozen dataclass that validates itself), the kinds of corpus it takes, and
-    implements `forward`. Every term is switched off by its weight.
+    A subclass names its `Arguments` (a frozen dataclass that validates itself), says what it `needs`, and implements
+    `embed` and `loss`, perhaps `project`. Every term is switched off by its weight. `encoder` is what is kept,
+    `training_head` [.., D] -> [.., D] a projection of its embeddings that exists in training only.
     """
 
     Arguments: ClassVar[type]
-    corpora: ClassVar[tuple[str, ...]] = ("sentences", "pairs", "triples")
-    views: ClassVar[int] = 2  # forward passes per text, for the memory estimate; a corpus with more columns has more
-    encoders: ClassVar[int] = 1  # copies of the backbone that are trained, for the memory estimate
-    reads_files: ClassVar[tuple[str, ...]] = ()  # of the backbone's folder, beyond what the encoder reads
-    splits_long_rows: ClassVar[bool] = False  # a text longer than max_length becomes several rows, else it is cut
-    groups_lengths: ClassVar[bool] = False  # rows of similar length share a batch: less padding, less chance
-    backbone_arguments: ClassVar[tuple[str, ...]] = ()  # name further encoders, whose content is part of the run id
-    keeps_last: ClassVar[bool] = False  # the last step is kept, whatever the dev scores
+    encoder: SentenceEncoder
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.arguments = arguments
+        self.encoder, self.arguments = encoder, arguments
+        self.training_head: nn.Module | None = None
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """batch: input_ids, attention_mask [N, S, L] of this process -> weighted terms whose sum is the loss."""
+    @classmethod
+    def needs(cls, arguments: Any) -> Needs:
+        return Needs()
+
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        """Name of embeddings in Views -> the encoder that makes them."""
+        return {"encoder": self.encoder}
+
+    def embed(self, batch: Batch) -> Views:
+        """The embeddings of this process's rows, before any projection, and whatever else the losses read."""
         raise NotImplementedError
 
+    def project(self, views: Views) -> Views:
+        """What heads that exist in training only make of the embeddings of all processes."""
+        if self.training_head is None:
+            return views
+        return views.replace(embeddings={"encoder": self.training_head(views.embeddings["encoder"])})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        """Weighted terms by name, from the embeddings of all processes; the loss is their sum."""
+        raise NotImplementedError
+
+    def forward(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of this process's batch. Embeddings are gathered over the processes here and nowhere else."""
+        return self.loss(self.project(self.embed(batch).gathered()), batch)
+
+    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
+        """Groups for the optimiser, with the RunConfig's weight decay on matrices only, as usual for BERT."""
+        return decayed_by_shape(list(self.parameters()), config.weight_decay)
+
+    def logged(self) -> dict[str, float]:
+        """Values of the last step for the history, shown beside the terms and never summed."""
+        return {}
+
     def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
-        """Further columns [n, ...] of the batches, computed from the text once, before the first step."""
+        """Further columns [n, ...] of the batches (`Batch.extra`), computed from the text once, before the first step."""
         return {}
 
     def after_step(self) -> None:
@@ -48,3 +123,63 @@ class Method(nn.Module):
     def save(self, folder: str | os.PathLike) -> None:
         """Write what is kept of the trained method, see SentenceEncoder.save."""
         self.encoder.save(folder)
+
+
+class Wrapper(Method):
+    """A method around another one: by itself it changes nothing.
+
+    A subclass changes the views between the stages: in `project` before or after the inner method's heads, or in
+    `loss`. Its terms and those of the inner method have different names, and so have their arguments.
+    """
+
+    def __init__(self, inner: Method, arguments: Any) -> None:
+        nn.Module.__init__(self)
+        self.inner, self.arguments = inner, arguments
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        return self.inner.encoder
+
+    @classmethod
+    def needs(cls, arguments: Any, inner: Needs) -> Needs:
+        """The inner method's needs; a subclass adds its own, or refuses them with ConfigError."""
+        return inner
+
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        return self.inner.embedders()
+
+    def embed(self, batch: Batch) -> Views:
+        return self.inner.embed(batch)
+
+    def project(self, views: Views) -> Views:
+        return self.inner.project(views)
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        return self.inner.loss(views, batch)
+
+    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
+        inside = {id(p) for p in self.inner.parameters()}
+        around = [p for p in self.parameters() if id(p) not in inside]
+        return self.inner.parameter_groups(config) + decayed_by_shape(around, config.weight_decay)
+
+    def logged(self) -> dict[str, float]:
+        return self.inner.logged()
+
+    def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
+        return self.inner.row_data(corpus, max_length, show_progress)
+
+    def after_step(self) -> None:
+        self.inner.after_step()
+
+    def save(self, folder: str | os.PathLike) -> None:
+        self.inner.save(folder)
+
+
+def decayed_by_shape(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Trainable matrices with weight decay and all other trainable parameters without; no empty group."""
+    trainable = [p for p in parameters if p.requires_grad]
+    groups = [
+        {"params": [p for p in trainable if p.dim() > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trainable if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]

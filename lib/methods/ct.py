@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from lib.config import check_range
-from lib.distributed import gather
-from lib.encoder import SentenceEncoder
+from lib.checks import check_range
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
 from lib.losses import contrastive_tension
-from lib.methods.base import Method
-from lib.methods.micse import AMIArguments, AttentionTerm
+from lib.methods.base import Method, Needs, Views
+from lib.methods.parts import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,29 @@ class CT(Method):
     """
 
     Arguments = CTArguments
-    corpora = ("sentences",)
-    encoders = 2
+
+    @classmethod
+    def needs(cls, arguments: CTArguments) -> Needs:
+        return Needs(trained_encoders=2)
 
     def __init__(self, encoder: SentenceEncoder, arguments: CTArguments) -> None:
         super().__init__(encoder, arguments)
         self.twin = copy.deepcopy(encoder)
         self.attention_term = AttentionTerm(encoder, arguments)
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        input_ids, mask = batch["input_ids"][:, 0], batch["attention_mask"][:, 0]  # [N, L]
-        maps = [self.attention_term.maps() for _ in range(2)]
-        z1 = gather(self.encoder(input_ids, mask, maps=maps[0]))
-        z2 = gather(self.twin(input_ids, mask, maps=maps[1]))
-        terms = {"contrastive_tension": contrastive_tension(z1, z2, negatives=self.arguments.negatives_per_sentence)}
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        return {"first": self.encoder, "second": self.twin}
+
+    def embed(self, batch: Batch) -> Views:
+        inputs, twins = batch.column("anchor"), self.embedders()  # [N, L] each
+        maps = {name: self.attention_term.maps() for name in twins}
+        embeddings = {name: encoder(*inputs, maps=maps[name]).unsqueeze(1) for name, encoder in twins.items()}
+        return Views(embeddings, ("anchor",), captured={"maps": maps})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        first, second, negatives = views.rows("first"), views.rows("second"), self.arguments.negatives_per_sentence
+        terms = {"contrastive_tension": contrastive_tension(first, second, negatives=negatives)}
         if self.attention_term.is_on:
-            terms["ami"] = self.attention_term(*(m.probabilities() for m in maps), mask)
+            attention = [maps.probabilities() for maps in views.captured["maps"].values()]
+            terms["ami"] = self.attention_term(*attention, batch.column("anchor")[1])
         return terms

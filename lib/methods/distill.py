@@ -8,12 +8,11 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from lib import ensemble
-from lib.config import ConfigError, check_types
-from lib.data.corpus import Corpus
-from lib.distributed import gather, processes
-from lib.encoder import SentenceEncoder
-from lib.methods.base import Method
+from lib.checks import ConfigError, check_types
+from lib.data import Batch, Corpus
+from lib.distributed import processes
+from lib.encoders import SentenceEncoder, ensemble
+from lib.methods.base import Method, Needs, Views
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,16 @@ class Distill(Method):
     """
 
     Arguments = DistillArguments
-    corpora = ("sentences",)
-    views = 1
-    backbone_arguments = ("teacher",)
+
+    @classmethod
+    def needs(cls, arguments: DistillArguments) -> Needs:
+        return Needs(passes=1, encoders={"teacher": arguments.teacher})
 
     def __init__(self, encoder: SentenceEncoder, arguments: DistillArguments) -> None:
         super().__init__(encoder, arguments)
-        size = ensemble.load(arguments.teacher, device="cpu").dimension
-        if size != encoder.dimension:
-            raise ConfigError(
-                f"the teacher's vectors have {size} dimensions, those of the backbone {encoder.dimension}."
-            )
+        teacher, student = ensemble.load(arguments.teacher, device="cpu").dimension, encoder.dimension
+        if teacher != student:
+            raise ConfigError(f"the teacher's vectors have {teacher} dimensions, those of the backbone {student}.")
 
     def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
         teacher = ensemble.load(self.arguments.teacher, device=processes().device)
@@ -51,6 +49,9 @@ class Distill(Method):
             part.max_length = min(part.max_length, max_length)
         return {"teacher": teacher.encode(list(corpus.columns[0]), show_progress=show_progress)}
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        z = self.encoder(batch["input_ids"][:, 0], batch["attention_mask"][:, 0])
-        return {"mse": F.mse_loss(gather(z), gather(batch["teacher"]))}
+    def embed(self, batch: Batch) -> Views:
+        student = self.encoder(*batch.column("anchor"))
+        return Views({"encoder": student.unsqueeze(1), "teacher": batch.extra["teacher"].unsqueeze(1)}, ("anchor",))
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        return {"mse": F.mse_loss(views.rows(), views.rows("teacher"))}

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lib import packed
-from lib.config import ConfigError, check_choice, check_range
-from lib.distributed import gather
-from lib.encoder import SentenceEncoder
-from lib.losses import twin_info_nce
+from lib.checks import ConfigError, check_choice, check_range
+from lib.encoders import SentenceEncoder, packed
+from lib.encoders.packed import AttentionInputs
+from lib.methods.base import Views
 from lib.methods.tncse import TNCSE, TNCSEArguments
-from lib.packed import FirstToken
 
 BRANCHES = ("carried", "last")
 
@@ -43,52 +41,63 @@ class JTCSE(TNCSE):
         if count and depth % count:
             raise ConfigError(f"cross_attention_layers {count} does not divide the {depth} layers of this backbone.")
         super().__init__(encoder, arguments)
-        first, second = (each.backbone.config for each in self.encoder.encoders)
         for name, what in (("num_hidden_layers", "layers"), ("num_attention_heads", "heads")):
-            own, other = getattr(first, name), getattr(second, name)
-            if count and own != other:
-                raise ConfigError(f"second_backbone has {other} {what}, backbone {own}: cross-attention pairs them.")
+            first, second = (getattr(twin.backbone.config, name) for twin in self.encoder.encoders)
+            if count and first != second:
+                raise ConfigError(f"second_backbone has {second} {what}, backbone {first}: cross-attention pairs them.")
         self.layers = tuple(range(depth // count - 1, depth, depth // count)) if count else ()
-        if self.layers:
-            for each in self.encoder.encoders:
-                each.check_attention(self.layers)
+        for twin in self.encoder.encoders if count else ():
+            twin.check_attention(self.layers)
         # drawn while all processes share one random state; the coin then depends on the step alone
         self.register_buffer("coin_seed", torch.randint(2**31, ()))
         self.register_buffer("step", torch.tensor(0))
 
-    def first_tokens(self) -> list[FirstToken | None]:
-        return [FirstToken(self.layers) if self.layers else None for _ in range(2)]
+    @property
+    def _has_branch(self) -> bool:
+        return bool(self.layers) and self.arguments.icnce_weight > 0
 
-    def between(self, h1: Tensor, h2: Tensor, seen: list[FirstToken | None]) -> Tensor:
-        pairs = [(h1, h2)]
-        if self.layers:
-            pairs.append(tuple(gather(c) for c in self.cross_attention(*seen)))
-        if self.arguments.coin and self.draw():
-            pairs = [(b, a) for a, b in pairs]
-        return sum(twin_info_nce(a, b, temperature=self.arguments.temperature) for a, b in pairs)
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        twins = super().embedders()
+        if self._has_branch:
+            twins |= {"first_branch": twins["first"], "second_branch": twins["second"]}
+        return twins
+
+    def attention_inputs(self) -> list[AttentionInputs | None]:
+        return [AttentionInputs(self.layers) if self._has_branch else None for _ in range(2)]
+
+    def branch(self, inputs: list[AttentionInputs | None]) -> dict[str, Tensor]:
+        if not self._has_branch:
+            return {}
+        return dict(zip(("first_branch", "second_branch"), self.cross_attention(*inputs), strict=True))
+
+    def pairs(self, h1: Tensor, h2: Tensor, views: Views) -> list[tuple[Tensor, Tensor]]:
+        pairs = super().pairs(h1, h2, views)
+        if self._has_branch:
+            pairs.append((views.rows("first_branch"), views.rows("second_branch")))
+        return [(b, a) for a, b in pairs] if self.arguments.coin and self.draw() else pairs
 
     def draw(self) -> bool:
         """The coin of this step; False is R = 1 of Eq. 12."""
         generator = torch.Generator().manual_seed(int(self.coin_seed) + int(self.step))
-        return bool(torch.rand((), generator=generator) < 0.5)
+        return bool(torch.rand((), generator=generator, device="cpu") < 0.5)
 
     def after_step(self) -> None:
         self.step += 1
 
-    def cross_attention(self, seen1: FirstToken, seen2: FirstToken) -> tuple[Tensor, Tensor]:
+    def cross_attention(self, inputs1: AttentionInputs, inputs2: AttentionInputs) -> tuple[Tensor, Tensor]:
         """c_I and c_II [n, D], n rows of this process: each encoder's [CLS] attends with its own queries and keys to
         the other encoder's values (Eqs. 7 to 10), layer after layer; no parameters of its own.
 
         Keys and values come from the encoders' own streams, so of the branch only the [CLS] vector is needed.
         """
-        used = self.layers if self.arguments.branch == "carried" else self.layers[-1:]
-        found = []
-        for encoder, own, other in zip(self.encoder.encoders, (seen1, seen2), (seen2, seen1), strict=True):
+        layers = self.layers if self.arguments.branch == "carried" else self.layers[-1:]
+        vectors = []
+        for encoder, here, there in zip(self.encoder.encoders, (inputs1, inputs2), (inputs2, inputs1), strict=True):
             with encoder.precision(encoder.device):
-                c = own.found[used[0]][0]
-                for at in used:
-                    _, query, key, _, keys = own.found[at]
-                    value = other.found[at][3]
+                c = here.captured[layers[0]][0]
+                for at in layers:
+                    _, query, key, _, keys = here.captured[at]
+                    value = there.captured[at][3]
                     c = packed.first_token_layer(encoder.backbone.encoder.layer[at], c, query, key, value, keys)
-            found.append(c.float())
-        return found[0], found[1]
+            vectors.append(c.float())
+        return vectors[0], vectors[1]

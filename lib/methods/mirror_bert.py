@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lib.config import ConfigError, check_range
-from lib.distributed import gather
-from lib.encoder import SentenceEncoder
+from lib.checks import ConfigError, check_range
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
 from lib.losses import twin_info_nce
-from lib.methods.base import Method
-from lib.methods.micse import AMIArguments, AttentionTerm
+from lib.methods.base import Method, Views
+from lib.methods.parts import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)
@@ -34,29 +34,26 @@ class MirrorBERT(Method):
     """
 
     Arguments = MirrorBERTArguments
-    corpora = ("sentences",)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MirrorBERTArguments) -> None:
         super().__init__(encoder, arguments)
         if arguments.span_length and encoder.tokenizer.mask_token_id is None:
             raise ConfigError("method mirror_bert masks a span and needs a tokenizer with a mask token.")
         if arguments.span_length and encoder.pooling == "mask_prompt":
-            raise ConfigError(
-                "method mirror_bert would mask words of the prompt: set span_length to 0 or pool otherwise."
-            )
+            raise ConfigError("mirror_bert would mask words of the prompt: set span_length to 0 or pool otherwise.")
         self.attention_term = AttentionTerm(encoder, arguments)
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        input_ids, mask = batch["input_ids"][:, 0], batch["attention_mask"][:, 0]  # [N, L]
+    def embed(self, batch: Batch) -> Views:
+        input_ids, mask = batch.column("anchor")  # [N, L]
         masked = mask_span(input_ids, mask, self.arguments.span_length, self.encoder.tokenizer.mask_token_id)
-        both = torch.stack([input_ids, masked], dim=1).flatten(0, 1)  # rows 2k and 2k + 1 are copies
+        copies = torch.stack([input_ids, masked], dim=1).flatten(0, 1)  # rows 2k and 2k + 1
         maps = self.attention_term.maps()
-        z = self.encoder(both, mask.repeat_interleave(2, 0), maps=maps)
-        terms = {"twin_info_nce": twin_info_nce(gather(z), temperature=self.arguments.temperature)}
-        if maps is not None:
-            attention = maps.probabilities()
-            terms["ami"] = self.attention_term(attention[:, 0::2], attention[:, 1::2], mask)
-        return terms
+        z = self.encoder(copies, mask.repeat_interleave(2, 0), maps=maps)
+        return Views({"encoder": z.unflatten(0, (-1, 2))}, captured={"maps": maps})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        terms = {"twin_info_nce": twin_info_nce(views.rows(), temperature=self.arguments.temperature)}
+        return terms | self.attention_term.of_copies(views.captured["maps"], batch)
 
 
 def mask_span(
@@ -68,7 +65,7 @@ def mask_span(
     """
     words = mask.sum(1) - 2  # [N]
     lengths = (words - 1).clamp(min=0, max=length)
-    draw = torch.rand(len(input_ids), generator=generator).to(input_ids.device)
+    draw = torch.rand(len(input_ids), generator=generator, device="cpu").to(input_ids.device)
     start = 1 + (draw * (words - lengths + 1)).floor().long()
     place = torch.arange(input_ids.size(1), device=input_ids.device)
     inside = (place >= start[:, None]) & (place < (start + lengths)[:, None])

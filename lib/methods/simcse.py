@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lib.config import check_choice, check_range, check_types
-from lib.distributed import gather
-from lib.encoder import SentenceEncoder, projection_head
-from lib.losses import IGNORED, info_nce, mask_tokens, masked_lm
-from lib.methods.base import Method
-from lib.methods.mlm import mlm_head
+from lib.checks import check_choice, check_range, check_types
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import MODEL_FILES, mlm_head, projection_head
+from lib.losses import IGNORED, info_nce, masked_lm
+from lib.methods.base import Method, Needs, Views
+from lib.methods.parts import TokenMasking
 
 
 @dataclass(frozen=True)
@@ -39,75 +40,57 @@ class SimCSE(Method):
 
     Arguments = SimCSEArguments
 
+    @classmethod
+    def needs(cls, arguments: SimCSEArguments) -> Needs:
+        return Needs(optional_roles=("positive", "hard_negative"), files=(MODEL_FILES,) if arguments.mlm_weight else ())
+
     def __init__(self, encoder: SentenceEncoder, arguments: SimCSEArguments) -> None:
         super().__init__(encoder, arguments)
-        head = None if arguments.projection == "none" else projection_head(encoder.dimension)
         if arguments.projection == "always":
-            encoder.projection, head = head, None
-        self.training_head = head
-        self.mlm_head = mlm_head(encoder, tied=False) if arguments.mlm_weight else None
-
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        input_ids, mask = batch["input_ids"], batch["attention_mask"]
-        if input_ids.size(1) == 1:  # the same sentence twice: dropout is the only difference
-            input_ids, mask = input_ids.repeat(1, 2, 1), mask.repeat(1, 2, 1)
-        z = self.embed(input_ids, mask)  # [N, S, D]
-        views = [gather(view) for view in z.unbind(1)]
-        arguments = self.arguments
-        terms = {
-            "info_nce": info_nce(
-                views[0],
-                views[1],
-                temperature=arguments.temperature,
-                hard_negatives=views[2] if len(views) == 3 else None,
-                hard_negative_weight=arguments.hard_negative_weight,
-            )
-        }
+            encoder.projection = projection_head(encoder.dimension)
+        elif arguments.projection == "train_only":
+            self.training_head = projection_head(encoder.dimension)
+        self.mlm_head = self.masking = None
         if arguments.mlm_weight:
-            terms["mlm"] = arguments.mlm_weight * self.masked_lm(input_ids[:, :2], mask[:, :2])
+            self.mlm_head = mlm_head(encoder.backbone, tied=False)
+            self.masking = TokenMasking(encoder, probability=arguments.mlm_probability)
+
+    def embed(self, batch: Batch) -> Views:
+        input_ids, mask, roles = _with_positive(batch)
+        if self.arguments.dropout_masks == "identical":
+            views = []
+            for column in range(len(roles)):  # every pass but the last puts the random state back
+                with torch.random.fork_rng(enabled=column + 1 < len(roles)):
+                    views.append(self.encoder(input_ids[:, column], mask[:, column]))
+            z = torch.stack(views, dim=1)
+        else:  # one call over all N x S sentences
+            z = self.encoder(input_ids.flatten(0, 1), mask.flatten(0, 1)).unflatten(0, (-1, len(roles)))
+        return Views({"encoder": z}, roles)
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        arguments, z = self.arguments, views.by_role()
+        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+        terms = {"info_nce": info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)}
+        if arguments.mlm_weight:
+            terms["mlm"] = arguments.mlm_weight * self.masked_lm(batch)
         return terms
 
-    def embed(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """[N, S, L] -> [N, S, D], one encoder call over all N x S sentences."""
-        if self.arguments.dropout_masks == "identical":
-            state = _random_state(input_ids.device)
-            views = []
-            for column in range(input_ids.size(1)):
-                _set_random_state(input_ids.device, state)
-                views.append(self.encoder(input_ids[:, column], mask[:, column]))
-            z = torch.stack(views, dim=1)
-        else:
-            z = self.encoder(input_ids.flatten(0, 1), mask.flatten(0, 1))
-            z = z.view(*input_ids.shape[:2], -1)
-        return z if self.training_head is None else self.training_head(z)
-
-    def masked_lm(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """MLM loss of the two copies, each masked by itself. input_ids, mask: [N, 2, L]."""
-        input_ids, mask = input_ids.flatten(0, 1), mask.flatten(0, 1)
-        tokenizer = self.encoder.tokenizer
-        special = torch.isin(input_ids, torch.tensor(tokenizer.all_special_ids, device=input_ids.device))
-        masked, labels = mask_tokens(
-            input_ids,
-            ~special & mask.bool(),
-            mask_id=tokenizer.mask_token_id,
-            vocabulary_size=self.encoder.backbone.config.vocab_size,
-            probability=self.arguments.mlm_probability,
-        )
+    def masked_lm(self, batch: Batch) -> Tensor:
+        """MLM loss of anchors and positives, each masked by itself."""
+        input_ids, mask, roles = _with_positive(batch)
+        both = [roles.index("anchor"), roles.index("positive")]
+        input_ids, mask = input_ids[:, both].flatten(0, 1), mask[:, both].flatten(0, 1)
+        masked, labels = self.masking(input_ids, mask)
         chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
         return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
 
 
-def _random_state(device: torch.device) -> Tensor:
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    return torch.mps.get_rng_state() if device.type == "mps" else torch.get_rng_state()
-
-
-def _set_random_state(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(state)
-    else:
-        torch.set_rng_state(state)
+def _with_positive(batch: Batch) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+    """input_ids, attention_mask [N, S, L] and their S roles: without a positive, the anchor is its own, and dropout is
+    the only difference."""
+    input_ids, mask, roles = batch.input_ids, batch.attention_mask, batch.roles
+    if "positive" in roles:
+        return input_ids, mask, roles
+    input_ids, mask = (torch.cat([x[:, :1], x], dim=1) for x in (input_ids, mask))
+    return input_ids, mask, ("anchor", "positive", *roles[1:])

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from lib.config import ConfigError, check_range, check_types
+from lib.checks import ConfigError, check_range, check_types
+from lib.data import Batch
 from lib.data.tokenized import tokenizer_fingerprint
-from lib.distributed import gather
-from lib.encoder import SentenceEncoder, longest_input, projection_head
-from lib.ensemble import EncoderSum
+from lib.encoders import SentenceEncoder
+from lib.encoders.ensemble import EncoderSum
+from lib.encoders.heads import projection_head
+from lib.encoders.packed import AttentionInputs
+from lib.encoders.sentence_encoder import longest_input
 from lib.losses import tensor_modulus, twin_info_nce
-from lib.methods.base import Method
-from lib.packed import FirstToken
+from lib.methods.base import Method, Needs, Views
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,11 @@ class TNCSE(Method):
     """
 
     Arguments = TNCSEArguments
-    corpora = ("sentences",)
-    views = 4  # two copies through two encoders
-    encoders = 2
-    backbone_arguments = ("second_backbone", "pooler_from")
+
+    @classmethod
+    def needs(cls, arguments: TNCSEArguments) -> Needs:
+        named = {"second_backbone": arguments.second_backbone, "pooler_from": arguments.pooler_from}
+        return Needs(passes=4, trained_encoders=2, encoders={name: path for name, path in named.items() if path})
 
     def __init__(self, encoder: SentenceEncoder, arguments: TNCSEArguments) -> None:
         if encoder.pooling != "cls":
@@ -61,36 +64,43 @@ class TNCSE(Method):
             first = pooler(encoder, arguments.pooler_from)
             self.poolers = nn.ModuleList([first, copy.deepcopy(first)])
 
-    def forward(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        arguments = self.arguments
-        input_ids, mask = (batch[name][:, 0].repeat_interleave(2, 0) for name in ("input_ids", "attention_mask"))
-        seen = self.first_tokens()
-        h = [
-            encoder(input_ids, mask, first_token=see) for encoder, see in zip(self.encoder.encoders, seen, strict=True)
-        ]
-        h1, h2 = (gather(z) for z in h)  # [2N, D], rows 2k and 2k + 1 are the two copies of sentence k
-        terms = {}
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        return dict(zip(("first", "second"), self.encoder.encoders, strict=True))
+
+    def embed(self, batch: Batch) -> Views:
+        input_ids, mask = (x.repeat_interleave(2, 0) for x in batch.column("anchor"))
+        inputs = self.attention_inputs()
+        twins = zip(("first", "second"), self.encoder.encoders, inputs, strict=True)
+        h = {name: encoder(input_ids, mask, inputs=captured) for name, encoder, captured in twins}
+        return Views({name: z.unflatten(0, (-1, 2)) for name, z in (h | self.branch(inputs)).items()})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        arguments, terms = self.arguments, {}
+        temperature = arguments.temperature
+        h1, h2 = views.rows("first"), views.rows("second")  # [2N, D], rows 2k and 2k + 1 are the copies of sentence k
         if arguments.nce_weight:
-            both = [twin_info_nce(z, temperature=arguments.temperature) for z in (h1, h2)]
-            terms["nce"] = arguments.nce_weight * sum(both)
+            terms["nce"] = arguments.nce_weight * sum([twin_info_nce(z, temperature=temperature) for z in (h1, h2)])
         if arguments.icnce_weight:
-            terms["icnce"] = arguments.icnce_weight * self.between(h1, h2, seen)
+            losses = [twin_info_nce(a, b, temperature=temperature) for a, b in self.pairs(h1, h2, views)]
+            terms["icnce"] = arguments.icnce_weight * sum(losses)
         if arguments.ictm_weight:
             p1, p2 = (head(z) for head, z in zip(self.poolers, (h1, h2), strict=True))
-            directions = [
-                tensor_modulus(h1, h2, p1, p2, halved=arguments.halved),
-                tensor_modulus(h2, h1, p2, p1, halved=arguments.halved),
-            ]
-            terms["ictm"] = arguments.ictm_weight * sum(directions)
+            directions = (h1, h2, p1, p2), (h2, h1, p2, p1)
+            losses = [tensor_modulus(*vectors, halved=arguments.halved) for vectors in directions]
+            terms["ictm"] = arguments.ictm_weight * sum(losses)
         return terms
 
-    def first_tokens(self) -> list[FirstToken | None]:
+    def attention_inputs(self) -> list[AttentionInputs | None]:
         """What the passes through encoder I and II are to capture."""
         return [None, None]
 
-    def between(self, h1: Tensor, h2: Tensor, seen: list[FirstToken | None]) -> Tensor:
-        """The contrastive loss between the encoders, h1, h2 [2N, D] of all processes."""
-        return twin_info_nce(h1, h2, temperature=self.arguments.temperature)
+    def branch(self, inputs: list[AttentionInputs | None]) -> dict[str, Tensor]:
+        """Further embeddings [2N, D] made of what was captured."""
+        return {}
+
+    def pairs(self, h1: Tensor, h2: Tensor, views: Views) -> list[tuple[Tensor, Tensor]]:
+        """Vectors [2N, D] of the two encoders: the first of a pair looks for its positives in the second."""
+        return [(h1, h2)]
 
 
 def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
@@ -98,20 +108,17 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
         return copy.deepcopy(encoder)
     dropout = encoder.backbone.config.hidden_dropout_prob
     second = SentenceEncoder.from_pretrained(name, pooling=encoder.pooling, dropout=dropout, device="cpu")
-    if tokenizer_fingerprint(second.tokenizer) != tokenizer_fingerprint(encoder.tokenizer):
-        raise ConfigError(
-            f"second_backbone {name!r} has another tokenizer than backbone: the twins read the same tokens."
-        )
-    if second.projection is not None:
-        raise ConfigError(f"second_backbone {name!r} was saved with a projection: its [CLS] vectors are compared here.")
-    own, other = longest_input(encoder.backbone), longest_input(second.backbone)
-    if own != other:
-        raise ConfigError(
-            f"second_backbone {name!r} takes {other} tokens, backbone {own}: the twins read the same tokens."
-        )
+    rules = [tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)]
+    lengths = [longest_input(twin.backbone) for twin in (encoder, second)]
+    problems = {
+        "has another tokenizer than backbone: the twins read the same tokens": rules[0] != rules[1],
+        "was saved with a projection: its [CLS] vectors are compared here": second.projection is not None,
+        f"takes {lengths[1]} tokens, backbone {lengths[0]}: the twins read the same tokens": lengths[0] != lengths[1],
+        f"has {second.dimension} dimensions, backbone {encoder.dimension}": second.dimension != encoder.dimension,
+    }
+    if problem := next((sentence for sentence, is_so in problems.items() if is_so), None):
+        raise ConfigError(f"second_backbone {name!r} {problem}.")
     encoder.max_length = second.max_length = min(second.max_length, encoder.max_length)
-    if second.dimension != encoder.dimension:
-        raise ConfigError(f"second_backbone {name!r} has {second.dimension} dimensions, backbone {encoder.dimension}.")
     return second
 
 

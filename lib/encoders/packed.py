@@ -41,22 +41,22 @@ class AttentionMaps:
 
     layers: tuple[int, ...]
     padded_queries: bool = False
-    found: dict[int, Tensor] = field(default_factory=dict)
+    captured: dict[int, Tensor] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        return torch.stack([self.found[i] for i in self.layers])
+        return torch.stack([self.captured[i] for i in self.layers])
 
 
 @dataclass
-class FirstToken:
+class AttentionInputs:
     """Asks a forward pass for what the first token sees in these layers (0-based), without changing the pass.
 
-    After it `found[layer]` is (hidden [N, H], query [N, heads, 1, d], key, value [N, heads, L, d], keys): the first
+    After it `captured[layer]` is (hidden [N, H], query [N, heads, 1, d], key, value [N, heads, L, d], keys): the first
     token before the layer, its query, what it may look at, and which places those are ([N, 1, 1, L] bool, None: all).
     """
 
     layers: tuple[int, ...]
-    found: dict[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]] = field(default_factory=dict)
+    captured: dict[int, tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]] = field(default_factory=dict)
 
 
 def last_hidden(
@@ -66,43 +66,39 @@ def last_hidden(
     *,
     first_only: bool,
     maps: AttentionMaps | None = None,
-    first_token: FirstToken | None = None,
+    inputs: AttentionInputs | None = None,
 ) -> Tensor:
     """Last layer of a backbone that `supports` accepts.
 
     Args:
         input_ids, attention_mask: [N, L], padding on the right.
         first_only: return [N, 1, H], the first token of every sentence.
-        maps, first_token: filled with what they ask for.
+        maps, inputs: filled with what they ask for.
 
     Returns:
         [N, L, H] with zeros at the padding, or [N, 1, H].
     """
     real = tokens = Tokens(attention_mask.bool())
-    wanted = maps.layers if maps is not None else ()
     if maps is not None and maps.padded_queries:
         tokens = Tokens(attention_mask.bool(), compute_padding=True)
-    *others, last = backbone.encoder.layer
+    last_map = -1 if maps is None else max(maps.layers)
+    last = len(backbone.encoder.layer) - 1
     hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
-    read: dict[str, Any] = {"maps": maps, "first_token": first_token}
-    for i, layer in enumerate(others):
-        after = tokens if any(j > i for j in wanted) else real  # padding goes with the last map that is read
-        hidden = _layer(layer, hidden, tokens, tokens, after=after, at=i, **read)
+    for at, layer in enumerate(backbone.encoder.layer):
+        if at == last and first_only and last_map != last:
+            first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
+            return _layer(layer, hidden, tokens, first, hidden[tokens.starts()], at=at, inputs=inputs).unsqueeze(1)
+        after = tokens if at < last_map else real  # padding goes with the last map that is read
+        hidden = _layer(layer, hidden, tokens, tokens, at=at, maps=maps, inputs=inputs, after=after)
         tokens = after
-    read["at"] = len(others)
-    if len(others) in wanted:  # its attention is read: all queries are needed
-        hidden = real.unpack(_layer(last, hidden, tokens, tokens, after=real, **read))
-        return hidden[:, :1] if first_only else hidden
-    if first_only:
-        first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
-        return _layer(last, hidden, tokens, first, hidden[tokens.starts()], **read).unsqueeze(1)
-    return tokens.unpack(_layer(last, hidden, tokens, tokens, **read))
+    hidden = real.unpack(hidden)
+    return hidden[:, :1] if first_only else hidden
 
 
 def first_token_layer(
     layer: Any, hidden: Tensor, query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None
 ) -> Tensor:
-    """One layer for the first tokens alone, from queries, keys and values made elsewhere (see FirstToken).
+    """One layer for the first tokens alone, from queries, keys and values made elsewhere (see AttentionInputs).
 
     hidden [N, H] is the residual; query [N, heads, 1, d]; key, value [N, heads, L, d] -> [N, H].
     """
@@ -157,30 +153,30 @@ def _layer(
     *,
     at: int = 0,
     maps: AttentionMaps | None = None,
-    first_token: FirstToken | None = None,
+    inputs: AttentionInputs | None = None,
     after: Tokens | None = None,
 ) -> Tensor:
     """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows.
 
-    Layer `at` fills maps and first_token if they ask for it. With `after`, which holds some of the queries, only these
+    Layer `at` fills maps and inputs if they ask for it. With `after`, which holds some of the queries, only these
     leave the layer (the map has them all).
     """
     attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
     heads = attention.num_attention_heads
 
-    def split(x: Tensor, at: Tokens) -> Tensor:
-        return at.unpack(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, heads, L, d]
+    def split(x: Tensor, places: Tokens) -> Tensor:
+        return places.unpack(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, heads, L, d]
 
     query, key = split(attention.query(rows), queries), split(attention.key(hidden), tokens)
     value = split(attention.value(hidden), tokens)
     keys = None if tokens.keys is None else tokens.keys[:, None, None, :]
     dropout = attention.dropout.p if attention.training else 0.0
-    if first_token is not None and at in first_token.layers:
+    if inputs is not None and at in inputs.layers:
         first_hidden = rows if query_hidden is not None else hidden[tokens.starts()]
-        first_token.found[at] = first_hidden, query[:, :, :1], key, value, keys
+        inputs.captured[at] = first_hidden, query[:, :, :1], key, value, keys
     if maps is not None and at in maps.layers:
         probabilities = _probabilities(query, key, keys, dropout)
-        maps.found[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
+        maps.captured[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
         context = probabilities.to(value.dtype) @ value
     else:
         context = _attend(query, key, value, keys, dropout)

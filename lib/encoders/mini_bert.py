@@ -7,6 +7,7 @@ came from it, by notebooks/9_backbone.ipynb.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -20,15 +21,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import paths
-from lib.config import ConfigError, check_range
+from lib.checks import ConfigError, check_range
 from lib.data import Corpus
+from lib.encoders.heads import average_layers
 
-FORMAT = 5  # count up when the construction below changes: older caches are then read no more
+FORMAT = 5  # count up when the construction below changes: caches of an older format are ignored
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHUNK = 20_000
 RARE = 1e-5  # share of the text below which a character beyond ASCII is no word piece
@@ -49,9 +50,7 @@ def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
 
     tokenizer = BertWordPieceTokenizer(lowercase=True)
     normal = [tokenizer.normalizer.normalize_str(sentence) for sentence in sentences]
-    counts: Counter[str] = Counter()
-    for first in range(0, len(normal), CHUNK):
-        counts.update("".join(normal[first : first + CHUNK]))
+    counts = Counter(itertools.chain.from_iterable(normal))
     total = sum(counts.values())
     ascii_characters = {*string.ascii_lowercase, *string.digits, *string.punctuation}
     frequent = {character for character, count in counts.items() if count >= RARE * total and not character.isspace()}
@@ -92,45 +91,17 @@ def positive_pmi(
     return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
 
 
-def word_vectors(
-    token_ids: Sequence[Sequence[int]], size: int, dimension: int, *, window: int, seed: int
-) -> np.ndarray:
-    """Vectors of word pieces [size, dimension], of length 1: U sqrt(S) in the truncated SVD of the PPMI matrix.
-
-    Pieces that do not occur have length 0.
-    """
-    from sklearn.utils.extmath import randomized_svd
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):  # sums in another order would change the last digits
-        left, values, _ = randomized_svd(
-            positive_pmi(token_ids, size, window=window), dimension, n_iter=4, random_state=seed
-        )
-    vectors = left * np.sqrt(values)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
-
-
-def average_layers(layers: Iterable[nn.Module]) -> None:
-    """Make BERT layers hand on averages: value and attention-output projections are the identity, the feed-forward
-    output is scaled by 0.3."""
-    for layer in layers:
-        nn.init.eye_(layer.attention.self.value.weight)
-        nn.init.eye_(layer.attention.output.dense.weight)
-        with torch.no_grad():
-            layer.output.dense.weight.mul_(0.3)
-
-
 def attend_by_dimension(layers: Iterable[nn.Module], gain: float) -> None:
     """Let the first hidden dimension decide where every head of BERT layers looks: to a token's attention score it
     adds `gain` times the token's value there. The other dimensions keep their random part."""
     for layer in layers:
         attention = layer.attention.self
+        first = slice(None, None, attention.attention_head_size)  # dimension of every head
         with torch.no_grad():
-            for first in range(0, attention.all_head_size, attention.attention_head_size):
-                attention.query.weight[first] = 0
-                attention.query.bias[first] = gain * attention.attention_head_size**0.5
-                attention.key.weight[first] = 0
-                attention.key.weight[first, 0] = 1
+            attention.query.weight[first] = 0
+            attention.query.bias[first] = gain * attention.attention_head_size**0.5
+            attention.key.weight[first] = 0
+            attention.key.weight[first, 0] = 1
 
 
 def build(
@@ -171,14 +142,9 @@ def build(
     """
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
-    for name, value in (
-        ("hidden", hidden),
-        ("layers", layers),
-        ("heads", heads),
-        ("intermediate", intermediate),
-        ("window", window),
-    ):
-        check_range(name, value, 1)
+    sizes = {"hidden": hidden, "layers": layers, "heads": heads, "intermediate": intermediate, "window": window}
+    for name, size in sizes.items():
+        check_range(name, size, 1)
     if hidden % heads:
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
     folder = Path(folder)
@@ -188,11 +154,8 @@ def build(
             f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} dimensions: "
             "take more text or a smaller hidden."
         )
-    tokenizer = BertTokenizerFast(
-        vocab={piece: index for index, piece in enumerate(pieces)},
-        do_lower_case=True,
-        model_max_length=max_positions,
-    )
+    numbers = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
     config = BertConfig(
         vocab_size=len(pieces),
         hidden_size=hidden,
@@ -219,8 +182,14 @@ def build(
 
 
 def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
-    """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then `word_vectors`; all at
-    standard deviation 0.06. Special tokens have no vector, and [MASK] alone of them the weight of a rare piece."""
+    """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then a word vector of one
+    length for all, U sqrt(S) in the truncated SVD of the PPMI matrix; these at standard deviation 0.06.
+
+    Pieces that do not occur and special tokens have no vector. [MASK] alone of them has the weight of a rare piece.
+    """
+    from sklearn.utils.extmath import randomized_svd
+    from threadpoolctl import threadpool_limits
+
     token_ids: list[np.ndarray] = []
     for first in range(0, len(sentences), CHUNK):
         chunk = list(sentences[first : first + CHUNK])
@@ -229,7 +198,11 @@ def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, 
     counts = np.bincount(np.concatenate(token_ids), minlength=len(tokenizer))
     weights = np.log(SMOOTHING / (SMOOTHING + counts / counts.sum()))
     weights[[i for i in tokenizer.all_special_ids if i != tokenizer.mask_token_id]] = weights.min()
-    vectors = word_vectors(token_ids, len(tokenizer), dimension - 1, window=window, seed=seed)
+    with threadpool_limits(1):  # sums in another order would change the last digits
+        information = positive_pmi(token_ids, len(tokenizer), window=window)
+        left, values, _ = randomized_svd(information, dimension - 1, n_iter=4, random_state=seed)
+    vectors = left * np.sqrt(values)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
     vectors[: len(SPECIAL_TOKENS)] = 0
     vectors *= 0.06 / vectors.std()
     return np.column_stack([LOGARITHM * weights, vectors]).astype(np.float32)
@@ -243,14 +216,12 @@ def start(corpus: Corpus, **shape: Any) -> Path:
     """
     versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
     key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
-    folder = paths.cache() / "backbones" / key.hexdigest()[:12]
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                with paths.whole_folder(folder) as new:
-                    build(corpus.columns[0], new, **shape)
-    return folder
+    name = "averaging start" if shape.get("averaging", True) else "random start"  # what tables call this backbone
+    return paths.made_once(
+        paths.cache() / "backbones" / key.hexdigest()[:12] / name,
+        lambda folder: build(corpus.columns[0], folder, **shape),
+        folder=True,
+    )
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:
@@ -275,9 +246,8 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         shutil.copytree(source, copy, dirs_exist_ok=True)
         for path in copy.rglob("*.safetensors"):
             half = {name: tensor.half() for name, tensor in load_file(path).items()}
-            for name, tensor in half.items():
-                if not tensor.isfinite().all():
-                    raise ConfigError(f"{name} of {source} has values that half precision cannot hold.")
+            if too_large := [name for name, tensor in half.items() if not tensor.isfinite().all()]:
+                raise ConfigError(f"{too_large[0]} of {source} has values that half precision cannot hold.")
             save_file(half, path, metadata={"format": "pt"})
         config = json.loads((copy / "config.json").read_text(encoding="utf8"))
         config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}

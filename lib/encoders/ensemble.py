@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -14,7 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from lib import paths
-from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, write_json
+from lib.checks import EncoderError
+from lib.encoders.pooling import POOLINGS
+from lib.encoders.saved import write_json
+from lib.encoders.sentence_encoder import SentenceEncoder
 
 LIST = "ensemble.json"
 
@@ -30,9 +34,7 @@ class EncoderSum(nn.Module):
         super().__init__()
         weights = [1.0] * len(encoders) if weights is None else [float(w) for w in weights]
         if not encoders or len(weights) != len(encoders):
-            raise EncoderError(
-                f"{len(encoders)} encoders and {len(weights)} weights: there must be one of each, at least."
-            )
+            raise EncoderError(f"a sum of {len(encoders)} encoders needs one weight per encoder, got {len(weights)}.")
         if len(sizes := {encoder.dimension for encoder in encoders}) > 1:
             raise EncoderError(f"vectors of different length cannot be added: {sorted(sizes)}.")
         self.encoders = nn.ModuleList(encoders)
@@ -53,10 +55,15 @@ class EncoderSum(nn.Module):
 
     def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
         """As SentenceEncoder.encode: n strings -> float32 [n, D]."""
-        found = np.zeros((len(sentences), self.dimension), dtype=np.float32)
+        total = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for weight, encoder in zip(self.weights, self.encoders, strict=True):
-            found += weight * encoder.encode(sentences, **options)
-        return found
+            total += weight * encoder.encode(sentences, **options)
+        return total
+
+    def fingerprint(self, files: Sequence[str] = ()) -> str:
+        """As SentenceEncoder.fingerprint, of all encoders and their weights."""
+        members = [encoder.fingerprint(files) for encoder in self.encoders]
+        return hashlib.sha256(json.dumps([members, self.weights]).encode()).hexdigest()
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write every encoder into a folder of its own, and their weights; `load` reads it. Whole or not at all.
@@ -71,7 +78,8 @@ class EncoderSum(nn.Module):
             for name, encoder in zip(names, self.encoders, strict=True):
                 encoder.save(path / name)
             write_json(path / LIST, {"encoders": names, "weights": self.weights})
-            write_json(path / "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "lib.ensemble.EncoderSum"}])
+            module = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.ensemble.EncoderSum"}
+            write_json(path / "modules.json", [module])
 
 
 def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
@@ -86,9 +94,8 @@ def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> Sentenc
         EncoderError: unknown, or `pooler`, whose weights are not there.
     """
     if pooling not in POOLINGS or pooling == "pooler":
-        raise EncoderError(
-            f"pooling {pooling!r} cannot be read here: choose one of {', '.join(POOLINGS)}, but not pooler."
-        )
+        known = ", ".join(POOLINGS)
+        raise EncoderError(f"pooling {pooling!r} cannot be read here: choose one of {known}, but not pooler.")
     changed = [copy.copy(part) for part in parts(encoder)]
     for part in changed:
         part.pooling = pooling
@@ -98,11 +105,11 @@ def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> Sentenc
 def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[float]) -> EncoderSum:
     """Weighted sum of encoders and sums: 0.3 (e_I + e_II) + 0.7 e_III is merge([twins, third], [0.3, 0.7]) (UC)."""
     if len(encoders) != len(weights):
-        raise EncoderError(f"{len(encoders)} encoders and {len(weights)} weights: there must be one of each.")
+        raise EncoderError(f"merging {len(encoders)} encoders needs one weight per encoder, got {len(weights)}.")
     flat = [
-        (part, weight * own)
+        (part, weight * inner_weight)
         for encoder, weight in zip(encoders, weights, strict=True)
-        for part, own in zip(parts(encoder), getattr(encoder, "weights", [1.0]), strict=True)
+        for part, inner_weight in zip(parts(encoder), getattr(encoder, "weights", [1.0]), strict=True)
     ]
     return EncoderSum([part for part, _ in flat], [weight for _, weight in flat])
 
@@ -119,7 +126,5 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
     listed = json.loads((folder / LIST).read_text(encoding="utf8"))
     folders = [folder.resolve() / name for name in listed["encoders"]]
     if missing := [part.name for part in folders if not part.is_dir()]:
-        raise EncoderError(
-            f"ensemble {str(path_or_id)!r} is incomplete: {', '.join(missing)} is missing in its folder."
-        )
+        raise EncoderError(f"ensemble {str(path_or_id)!r} is incomplete: its folder lacks {', '.join(missing)}.")
     return EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], listed["weights"])

@@ -16,7 +16,7 @@ from nbconvert import HTMLExporter
 
 from lib import paths, session
 
-TEMPLATE = Path(__file__).parent / "assets" / "report.html.j2"
+TEMPLATE = Path(__file__).parents[1] / "assets" / "report.html.j2"
 
 # nbconvert's page without require.js, mermaid and the widget manager, which it would load from the network.
 # MathJax still comes from there; without a network the formulas show their TeX.
@@ -28,10 +28,7 @@ PAGE = """{%- extends 'lab/index.html.j2' -%}
 
 
 def write(profile: str, notebooks: Sequence[Path]) -> Path:
-    """Write runs/report/<profile>/: a page for each executed notebook, the figures, and index.html.
-
-    Returns:
-        The path of index.html.
+    """Write runs/report/<profile>/: a page for each executed notebook, the figures, and index.html, which is returned.
 
     Raises:
         OSError: a notebook cannot be read, or the report not be written.
@@ -51,7 +48,8 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
         made=time.strftime("%Y-%m-%d %H:%M"),
     )
     index = target / "index.html"
-    index.write_text(text, encoding="utf-8")
+    with paths.whole_file(index) as partial:
+        partial.write_text(text, encoding="utf-8")
     return index
 
 
@@ -61,16 +59,11 @@ def _page(path: Path, target: Path) -> dict[str, Any]:
     title, claim = _title_and_claim(notebook)
     exporter = HTMLExporter(raw_template=PAGE)
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title or path.stem}})
-    (target / f"{path.stem}.html").write_text(body, encoding="utf-8")
-    ended = notebook.metadata.get("batch", {"status": "not finished", "reason": "", "seconds": 0})
-    return {
-        "name": path.stem,
-        "title": title or path.stem,
-        "claim": claim,
-        "time": timedelta(seconds=int(ended["seconds"])),
-        "status": ended["status"],
-        "reason": ended["reason"],
-    }
+    with paths.whole_file(target / f"{path.stem}.html") as partial:
+        partial.write_text(body, encoding="utf-8")
+    ending = notebook.metadata.get("batch", {"status": "not finished", "reason": "", "seconds": 0})
+    time = timedelta(seconds=int(ending["seconds"]))
+    return {"name": path.stem, "title": title or path.stem, "claim": claim, "time": time, **ending}
 
 
 def _title_and_claim(notebook: nbformat.NotebookNode) -> tuple[str, str]:

@@ -1,11 +1,9 @@
-"""Attention read from an encoder: its maps, how much two texts' maps tell of each other, and how texts are built."""
+"""Attention read from an encoder: its maps, what two texts' maps tell of each other, and where attention goes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,17 +11,19 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from lib.encoder import SentenceEncoder, pad
-from lib.geometry import attention_shares, cls_energy
+from lib.analysis.geometry import attention_shares, cls_energy
+from lib.encoders import SentenceEncoder
+from lib.encoders.packed import AttentionMaps
+from lib.encoders.sentence_encoder import pad, token_batches
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
-from lib.packed import AttentionMaps
 
-PUNCTUATION = re.compile(r"[^\w\s]")
+TOKEN_GROUPS = ("[CLS]", "[SEP]", "punctuation", "function words", "content words")
 
 
 @contextmanager
 def _mode(encoder: SentenceEncoder, training: bool) -> Iterator[None]:
+    """Training or evaluation mode; the mode before is restored."""
     was_training = encoder.training
     encoder.train(training)
     try:
@@ -34,7 +34,7 @@ def _mode(encoder: SentenceEncoder, training: bool) -> Iterator[None]:
 
 @contextmanager
 def _dropout(encoder: SentenceEncoder, seed: int) -> Iterator[None]:
-    """Dropout on, drawn from this seed; mode and random state are put back."""
+    """Dropout on, drawn from this seed; mode and random state are restored."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     with _mode(encoder, True), torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
@@ -49,12 +49,16 @@ def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Seq
         attention [layers, N, heads, L, L] with zeros at the padding, mask [N, L].
 
     Raises:
-        EncoderError: this encoder gives no attention maps, or has not these layers.
+        EncoderError: this encoder gives no attention maps or lacks one of these layers.
     """
     input_ids, mask = pad(encoder.tokenize(sentences), encoder.tokenizer.pad_token_id, device=encoder.device)
+    return _probabilities(encoder, input_ids, mask, layers), mask
+
+
+def _probabilities(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, layers: Sequence[int]) -> Tensor:
     maps = AttentionMaps(tuple(layers))
     encoder(input_ids, mask, maps=maps)
-    return maps.probabilities(), mask
+    return maps.probabilities()
 
 
 def pair_information(
@@ -70,38 +74,36 @@ def pair_information(
 ) -> np.ndarray:
     """Mutual information of the attention of each pair of texts (miCSE, Figures 5 and 6), under dropout.
 
-    Two copies of one text are a positive pair. Of texts of different length the places are compared that both have.
+    Two copies of one text are a positive pair. Texts of different lengths are compared over their shared positions.
 
     Returns:
         [N], mean over the rows of a pair, in nats.
+
+    Raises:
+        EncoderError: this encoder gives no attention maps or lacks one of these layers.
+        ValueError: `slicing` is unknown or does not fit the number of layers or heads.
     """
-    found = []
+    information = []
     with _dropout(encoder, seed):
         for start in range(0, len(first), pairs_at_once):
             block = slice(start, start + pairs_at_once)
             texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
             attention, mask = attention_of(encoder, texts, layers)
             for i in range(0, len(texts), 2):
-                common = mask[i : i + 1].bool() & mask[i + 1 : i + 2].bool()
-                information = -attention_mutual_information(
-                    attention[:, i : i + 1],
-                    attention[:, i + 1 : i + 2],
-                    valid=common[:, :, None] & common[:, None, :],
-                    slicing=slicing,
-                    samples=samples,
-                    valid_fraction_factor=False,
-                )
-                found.append(float(information))
-    return np.array(found)
+                shared = mask[i : i + 2].bool().all(0)
+                options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "samples": samples}
+                views = attention[:, i : i + 2].split(1, dim=1)
+                loss = attention_mutual_information(*views, valid_fraction_factor=False, **options)
+                information.append(float(-loss))
+    return np.array(information)
 
 
 @torch.no_grad()
 def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
-    """Cosine of each pair of texts under dropout: two copies of one text give less than 1. -> [N]."""
-    texts = [*first, *second]
+    """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
     with _dropout(encoder, seed):
-        inputs = pad(encoder.tokenize(texts), encoder.tokenizer.pad_token_id, device=encoder.device)
-        z1, z2 = encoder(*inputs).chunk(2)
+        ids = encoder.tokenize([*first, *second])
+        z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
 
 
@@ -145,32 +147,13 @@ def joint_log_attention(
     return pd.concat(frames, ignore_index=True)
 
 
-def pairs_by_structure(
-    sentences: Sequence[str], *, limit: int = 60
-) -> tuple[dict[str, tuple[list[str], list[str]]], str]:
-    """Pairs of different sentences that are built alike, and built differently (miCSE, Figure 6).
-
-    Returns:
-        {"built alike": (first, second), "built differently": (first, second)} with the same first sentences, and what
-        "built" means, see `structures`.
-    """
-    built, meaning = structures(sentences)
-    alike = pd.DataFrame({"text": sentences, "built": built}).groupby("built").text.unique()
-    same = [texts[:2] for texts in alike if len(texts) > 1][:limit]
-    first, second = [a for a, _ in same], [b for _, b in same]
-    return {"built alike": (first, second), "built differently": (first, second[1:] + second[:1])}, meaning
-
-
-TOKEN_GROUPS = ("[CLS]", "[SEP]", "punctuation", "function words", "content words")
-
-
-def _batches(encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: int) -> Iterator[list[list[int]]]:
-    """Token ids in batches of similar length, at most batch_tokens tokens each, padding included."""
-    ids = sorted(encoder.tokenize(sentences), key=len, reverse=True)
-    while ids:
-        size = max(1, batch_tokens // len(ids[0]))
-        yield ids[:size]
-        ids = ids[size:]
+def _batches(
+    encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: int, shortest: int = 0
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """input_ids and mask [N, L] of batches of the sentences with at least `shortest` tokens."""
+    ids = [row for row in encoder.tokenize(sentences) if len(row) >= shortest]
+    for rows in token_batches(np.array([len(row) for row in ids], dtype=np.int64), batch_tokens):
+        yield pad([ids[row] for row in rows], encoder.tokenizer.pad_token_id, device=encoder.device)
 
 
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
@@ -179,40 +162,36 @@ def _token_groups(encoder: SentenceEncoder) -> Tensor:
     Function words are scikit-learn's English stop words; a WordPiece that continues a word is content.
     """
     tokenizer = encoder.tokenizer
-    found = []
+    groups = []
     for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
         text = (piece or "").replace("\u0120", "").replace("\u2581", "").lower()
-        if text in ENGLISH_STOP_WORDS:
-            found.append(3)
-        else:
-            found.append(2 if text and not any(c.isalnum() for c in text) else 4)
+        is_punctuation = text and not any(c.isalnum() for c in text)
+        groups.append(3 if text in ENGLISH_STOP_WORDS else 2 if is_punctuation else 4)
     opening, closing = tokenizer("")["input_ids"]
-    found[opening], found[closing] = 0, 1
-    return torch.tensor(found)
+    groups[opening], groups[closing] = 0, 1
+    return torch.tensor(groups, device=encoder.device)
 
 
 @torch.no_grad()
 def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
     """Share of attention that each group of tokens receives in each layer, without dropout: layer, group, share.
 
-    Mean over sentences, heads and queries; also `tokens`, the group's share of the tokens, which uniform attention
-    would give it. Streamed: one batch of attention is held at a time.
+    Mean over sentences, heads and queries. The column `tokens` is the group's share of the tokens, which uniform
+    attention would give it. One batch of attention is held in memory at a time.
     """
     layers = tuple(range(encoder.backbone.config.num_hidden_layers))
-    group_of, count = _token_groups(encoder).to(encoder.device), len(TOKEN_GROUPS)
-    shares, tokens = torch.zeros(len(layers), count, dtype=torch.float64), torch.zeros(count, dtype=torch.float64)
+    group_of, count = _token_groups(encoder), len(TOKEN_GROUPS)
+    shares = torch.zeros(len(layers), count, dtype=torch.float64, device="cpu")
+    tokens = torch.zeros(count, dtype=torch.float64, device="cpu")
     with _mode(encoder, False):
-        for ids in _batches(encoder, sentences, batch_tokens):
-            input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
-            maps = AttentionMaps(layers)
-            encoder(input_ids, mask, maps=maps)
-            groups = group_of[input_ids]
-            shares += attention_shares(maps.probabilities(), mask, groups, count).sum(1).cpu()
+        for input_ids, mask in _batches(encoder, sentences, batch_tokens):
+            attention, groups = _probabilities(encoder, input_ids, mask, layers), group_of[input_ids]
+            shares += attention_shares(attention, mask, groups, count).sum(1).cpu()
             uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
             tokens += attention_shares(uniform[None, :, None], mask, groups, count).sum((0, 1)).cpu()
     rows = [
-        (layer, group, float(shares[i, k]) / len(sentences), float(tokens[k]) / len(sentences))
-        for i, layer in enumerate(layers)
+        (layer, group, float(shares[layer, k]) / len(sentences), float(tokens[k]) / len(sentences))
+        for layer in layers
         for k, group in enumerate(TOKEN_GROUPS)
     ]
     return pd.DataFrame(rows, columns=["layer", "group", "share", "tokens"])
@@ -222,22 +201,18 @@ def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
 def mean_attention(
     encoder: SentenceEncoder, sentences: Sequence[str], *, length: int = 16, batch_tokens: int = 2048
 ) -> pd.DataFrame:
-    """Attention between the first `length` places, mean over heads and over the sentences that are as long or longer.
+    """Attention between the first `length` positions, mean over heads and over sentences of at least `length` tokens.
 
     Returns:
         layer, query, key, value (JTCSE, Figure 9); empty when no sentence is long enough.
     """
     layers = tuple(range(encoder.backbone.config.num_hidden_layers))
-    total, count = torch.zeros(len(layers), length, length, dtype=torch.float64), 0
+    total, count = torch.zeros(len(layers), length, length, dtype=torch.float64, device="cpu"), 0
     with _mode(encoder, False):
-        for ids in _batches(encoder, sentences, batch_tokens):
-            ids = [row for row in ids if len(row) >= length]
-            if not ids:
-                break
-            maps = AttentionMaps(layers)
-            encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device), maps=maps)
-            total += maps.probabilities()[..., :length, :length].mean(2).sum(1).cpu()
-            count += len(ids)
+        for input_ids, mask in _batches(encoder, sentences, batch_tokens, shortest=length):
+            attention = _probabilities(encoder, input_ids, mask, layers)
+            total += attention[..., :length, :length].mean(2).sum(1).cpu()
+            count += len(input_ids)
     layer, query, key = np.indices(total.shape).reshape(3, -1)
     frame = pd.DataFrame({"layer": layer, "query": query, "key": key, "value": (total / max(count, 1)).flatten()})
     return frame if count else frame.iloc[:0]
@@ -245,35 +220,11 @@ def mean_attention(
 
 @torch.no_grad()
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0. Streamed."""
-    total = torch.zeros(encoder.backbone.config.num_hidden_layers, dtype=torch.float64)
+    """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0."""
+    total = torch.zeros(encoder.backbone.config.num_hidden_layers, dtype=torch.float64, device="cpu")
     with _mode(encoder, False):
-        for ids in _batches(encoder, sentences, batch_tokens):
-            input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+        for input_ids, mask in _batches(encoder, sentences, batch_tokens):
             output = encoder.run_backbone(input_ids, mask, output_hidden_states=True)
             for i, hidden in enumerate(output.hidden_states[1:]):
                 total[i] += cls_energy(hidden.float(), mask).sum().cpu()
     return pd.Series((total / len(sentences)).numpy(), name="E_CLS").rename_axis("layer")
-
-
-def structures(sentences: Sequence[str]) -> tuple[list[str], str]:
-    """One string per sentence that is equal for sentences built alike, and what it stands for.
-
-    With spaCy and its model en_core_web_sm: the dependency tree (relation and head of every word). Without: the number
-    of words and the punctuation marks in their order, which says much less.
-    """
-    parser = _parser()
-    if parser is not None:
-        trees = [" ".join(f"{token.dep_}:{token.head.i}" for token in text) for text in parser.pipe(sentences)]
-        return trees, "dependency tree (spaCy en_core_web_sm)"
-    shapes = [f"{len(text.split())} {''.join(PUNCTUATION.findall(text))}" for text in sentences]
-    return shapes, "number of words and order of the punctuation marks (spaCy or its model is not installed)"
-
-
-def _parser() -> Any:
-    try:
-        import spacy
-
-        return spacy.load("en_core_web_sm")
-    except (ImportError, OSError):
-        return None

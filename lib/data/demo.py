@@ -1,93 +1,58 @@
 """Where the demo profile's sentences come from: nothing is downloaded.
 
 - the corpus: English sentences in the doc strings of the scientific packages that are installed anyway;
-- the labelled sentences: three small tables written for this repository (lib/assets/demo).
+- the labelled sentences: small tables written for this repository (lib/assets/demo).
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import gc
 import hashlib
 import inspect
-import os
+import math
 import platform
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 import pandas as pd
-from filelock import FileLock
 
 from lib import paths
+from lib.checks import DataError
+from lib.data.files import cached, single_spaced
 from lib.progress import progress
 
-ASSETS = Path(__file__).parent / "assets" / "demo"
+ASSETS = Path(__file__).parents[1] / "assets" / "demo"
 
-# --- sentences from doc strings -----------------------------------------------------------------------------
+_TABLE = {"sep": "\t", "quoting": csv.QUOTE_NONE, "encoding": "utf-8"}
+SENTENCE_FORMAT = 2  # count up when a rule below changes: caches of an older format are ignored
 
-SENTENCE_FORMAT = 2  # count up when a rule below changes: older caches are then read no more
-
-# import name -> distribution; requirements.txt brings every one of them
-PACKAGES = {
-    "numpy": "numpy",
-    "scipy": "scipy",
-    "pandas": "pandas",
-    "sklearn": "scikit-learn",
-    "matplotlib": "matplotlib",
-    "seaborn": "seaborn",
-    "networkx": "networkx",
-    "numba": "numba",
-    "umap": "umap-learn",
-    "torch": "torch",
-    "datasets": "datasets",
-    "accelerate": "accelerate",
-    "huggingface_hub": "huggingface_hub",
-    "IPython": "ipython",
-    "jupyter_server": "jupyter_server",
-    "nbconvert": "nbconvert",
-    "tornado": "tornado",
-    "jinja2": "Jinja2",
-    "traitlets": "traitlets",
-    "PIL": "pillow",
-    "joblib": "joblib",
-    "fsspec": "fsspec",
-    "requests": "requests",
-}
+# import names; requirements.txt brings every one of them
+PACKAGES = """
+    numpy scipy pandas sklearn matplotlib seaborn networkx numba umap torch datasets accelerate huggingface_hub IPython
+    jupyter_server nbconvert tornado jinja2 traitlets PIL joblib fsspec requests
+""".split()
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "umap": "umap-learn", "PIL": "pillow"}  # where the name is another one
 # tests and code copied from other projects; inner parts of torch, which are long and describe little
-SKIPPED_FOLDERS = {
-    "tests",
-    "test",
-    "testing",
-    "_testing",
-    "vendored",
-    "_vendor",
-    "externals",
-    "extern",
-    "_extern",
-}
-SKIPPED_FOLDERS |= {"_inductor", "_dynamo", "_functorch", "_export", "fx", "onnx", "distributed"}
-ADMONITIONS = {
-    "note",
-    "warning",
-    "tip",
-    "important",
-    "caution",
-    "deprecated",
-    "versionadded",
-    "versionchanged",
-}
-FUNCTION_WORDS = """
+SKIPPED_FOLDERS = set("tests test testing _testing vendored _vendor externals extern _extern".split())
+SKIPPED_FOLDERS |= set("_inductor _dynamo _functorch _export fx onnx distributed".split())
+FUNCTION_WORDS = frozenset(
+    """
     a an the is are was were be been being has have had does do did can could may might must should will would it its
     this that these those of to in on for from with by as at and or if not no when where which who whose than then
     into such so but while because only also there each any all both between after before under over through during
     without within how what you we they your their our one other same
-"""
+    """.split()
+)
 
-_FUNCTION_WORDS = frozenset(FUNCTION_WORDS.split())
-_DIRECTIVE = re.compile(r"\.\.\s+([\w-]+)::\s*(?:v?\d[\d.]*\s*)?(.*)")
+_ADMONITION = re.compile(
+    r"\.\.\s+(?:note|warning|tip|important|caution|deprecated|versionadded|versionchanged)::\s*(?:v?\d[\d.]*\s*)?(.*)"
+)
 _UNDERLINE = re.compile(r"([^\w\s])\1{2,}$")
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 # ":param x: text", "x (int, *optional*): text", "x : int", "x -- text": what stands before the text
@@ -99,10 +64,7 @@ _MARKUP = [
     (re.compile(r"\[`+~?(?:[^`\]]*\.)?([^`\].]*)`+\](?:\([^)]*\))?"), r"\1"),  # [`~package.name`]
     (re.compile(r"\[([^\]]+)\]\([^)]*\)"), r"\1"),  # [text](address)
     (re.compile(r":[\w:+-]+:`~(?:[^`]*\.)?([^`.]*)`"), r"\1"),  # :role:`~package.name`
-    (
-        re.compile(r"(?::[\w:+-]+:)?`([^`<]*?)\s*<[^`>]*>`_{0,2}"),
-        r"\1",
-    ),  # :role:`text <target>`, `text <address>`_
+    (re.compile(r"(?::[\w:+-]+:)?`([^`<]*?)\s*<[^`>]*>`_{0,2}"), r"\1"),  # :role:`text <target>`, `text <address>`_
     (re.compile(r"(?::[\w:+-]+:)?`+([^`]*)`+_{0,2}"), r"\1"),  # :role:`text`, ``code``, `text`_
     (re.compile(r"(?<![\w*])\*{1,2}([^\s*](?:[^*]*[^\s*])?)\*{1,2}(?![\w*])"), r"\1"),  # *text*, **text**
     (re.compile(r"\s*\[#?\w{1,12}\]_"), ""),  # [1]_
@@ -117,17 +79,19 @@ _SENTENCE = re.compile(r"[A-Z][A-Za-z0-9 ,;:.'\"()/%!?-]*[.!?]")
 
 
 def paragraphs(doc_string: str) -> list[str]:
-    """The paragraphs of running text, one line each: code, doctests, headings, tables of contents and
-    directives are left out, bullets and parameter names are cut off."""
-    found: list[str] = []
+    """The paragraphs of running text, one line each.
+
+    Code, doctests, headings, tables of contents and directives are left out; bullets and parameter names are cut off.
+    """
+    finished: list[str] = []
     open_lines: list[str] = []
     level = 0  # the indentation of the open paragraph
-    skip_deeper = None  # lines indented more than this belong to a directive or to code
+    skip_deeper = math.inf  # lines indented more than this belong to a directive or to code
     fenced = doctest = False
 
     def close() -> None:
         if open_lines:
-            found.append(" ".join(open_lines))
+            finished.append(" ".join(open_lines))
             open_lines.clear()
 
     for raw in inspect.cleandoc(doc_string).splitlines():
@@ -140,7 +104,7 @@ def paragraphs(doc_string: str) -> list[str]:
         elif not line:
             close()
             doctest = False
-        elif doctest or (skip_deeper is not None and indent > skip_deeper):
+        elif doctest or indent > skip_deeper:
             continue
         elif line.startswith((">>>", "In [")):
             close()
@@ -149,30 +113,28 @@ def paragraphs(doc_string: str) -> list[str]:
             open_lines.clear()  # the line above is a heading
         elif line.startswith(".. "):
             close()
-            directive = _DIRECTIVE.match(line)
-            admonition = directive is not None and directive[1] in ADMONITIONS
-            skip_deeper = None if admonition else indent
-            level = indent
-            if admonition and directive[2]:
-                open_lines.append(directive[2])
+            admonition, level = _ADMONITION.match(line), indent
+            skip_deeper = math.inf if admonition else indent
+            if admonition and admonition[1]:
+                open_lines.append(admonition[1])
         else:
-            skip_deeper = None
+            skip_deeper = math.inf
             bullet = _BULLET.match(line)
-            field = _FIELD.match(line, bullet.end() if bullet else 0)
+            start = bullet.end() if bullet else 0
+            field = _FIELD.match(line, start)
             ended = not open_lines or open_lines[-1].endswith((".", "!", "?"))
             if bullet or indent != level or (field and ended):
                 close()
-            level = indent + (bullet.end() if bullet else 0)
+            level = indent + start
             if not open_lines:
-                line = line[(field or bullet).end() :] if field or bullet else line
-            if line.endswith("::"):
-                line, skip_deeper = line[:-1], indent
+                line = line[field.end() if field else start :]
             if line:
-                open_lines.append(line)
-            if skip_deeper is not None:
+                open_lines.append(line.removesuffix(":") if line.endswith("::") else line)
+            if line.endswith("::"):
+                skip_deeper = indent
                 close()
     close()
-    return found
+    return finished
 
 
 def is_prose(sentence: str) -> bool:
@@ -186,7 +148,7 @@ def is_prose(sentence: str) -> bool:
     return (
         len(plain) >= 0.85 * len(tokens)
         and capitals <= 0.3 * len(tokens)
-        and sum(word in _FUNCTION_WORDS for word in plain) >= 2
+        and sum(word in FUNCTION_WORDS for word in plain) >= 2
         and sentence.count("(") == sentence.count(")")
         and sentence.count('"') % 2 == 0
     )
@@ -194,19 +156,19 @@ def is_prose(sentence: str) -> bool:
 
 def sentences_of(doc_string: str) -> list[str]:
     """The prose sentences of one doc string, in order, without its markup."""
-    found = []
+    sentences = []
     for paragraph in paragraphs(doc_string):
         if any(mark in paragraph for mark in "`*["):
             for pattern, replacement in _MARKUP:
                 paragraph = pattern.sub(replacement, paragraph)
-        paragraph = " ".join(paragraph.split())
+        paragraph = single_spaced(paragraph)
         start = 0
         for boundary in _BOUNDARY.finditer(paragraph):
             if not _ABBREVIATION.search(paragraph, start, boundary.start()):
-                found.append(paragraph[start : boundary.end()].strip())
+                sentences.append(paragraph[start : boundary.end()].strip())
                 start = boundary.end()
-        found.append(paragraph[start:].strip())
-    return [sentence for sentence in found if is_prose(sentence)]
+        sentences.append(paragraph[start:].strip())
+    return [sentence for sentence in sentences if is_prose(sentence)]
 
 
 def doc_strings(source: str) -> Iterator[str]:
@@ -225,35 +187,30 @@ def doc_strings(source: str) -> Iterator[str]:
                     if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
                         yield node.value
 
-    with warnings.catch_warnings():
+    body = []
+    with warnings.catch_warnings(), suppress(SyntaxError):  # a template, or written for another Python
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
-        try:
-            tree = ast.parse(source)
-        except SyntaxError:  # a template, or written for another Python
-            return
-    yield from inside(tree.body, module=True)
+        body = ast.parse(source).body
+    yield from inside(body, module=True)
 
 
 def _installed() -> dict[str, tuple[str, Path]]:
-    """Import name -> version and folder, of those PACKAGES that are installed; none is imported."""
-    found = {}
-    for name, distribution in PACKAGES.items():
-        try:
-            package = metadata.distribution(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-        folder = Path(str(package.locate_file(name)))
-        if folder.is_dir():
-            found[name] = (package.version, folder)
-    return found
+    """Version and folder of the installed PACKAGES by import name; none is imported."""
+    packages = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            package = metadata.distribution(DISTRIBUTIONS.get(name, name))
+            folder = Path(str(package.locate_file(name)))
+            if folder.is_dir():
+                packages[name] = (package.version, folder)
+    return packages
 
 
 def read_docstring_sentences(folders: dict[str, Path]) -> pd.DataFrame:
     """The sentences in these packages (import name -> folder), columns sentence and package, each sentence once."""
     rows: dict[str, tuple[str, str]] = {}
     bar = progress(total=len(folders), label="read doc strings, package")
-    collecting = gc.isenabled()
-    gc.disable()  # syntax trees are many objects without cycles: looking for cycles takes half of the time
+    gc.disable()  # syntax trees are many objects without cycles: looking for cycles takes a quarter of the time
     try:
         for package, folder in folders.items():
             for file in sorted(folder.rglob("*.py")):
@@ -264,48 +221,35 @@ def read_docstring_sentences(folders: dict[str, Path]) -> pd.DataFrame:
                             rows.setdefault(sentence.lower(), (sentence, package))
             bar.update()
     finally:
+        gc.enable()
         bar.close()
-        if collecting:
-            gc.enable()
     return pd.DataFrame(list(rows.values()), columns=["sentence", "package"])
-
-
-def _key(*parts: object) -> str:
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
-
-
-def _sentence_key() -> str:
-    python = platform.python_version_tuple()[:2]  # what `ast` accepts
-    return _key(SENTENCE_FORMAT, python, [(name, version) for name, (version, _) in _installed().items()])
 
 
 def docstring_sentences() -> pd.DataFrame:
     """About 80 thousand English sentences (columns sentence, package) of the installed packages, package by package.
 
-    The same for the same package versions. Read once, in about 20 seconds; afterwards from the cache.
+    The same for the same package versions. Read once, in about 20 seconds; then from the cache. DataError when that
+    cannot be written.
     """
-    path = paths.cache() / "demo" / f"sentences-{_sentence_key()}.tsv"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.is_file():
-                frame = read_docstring_sentences({name: folder for name, (_, folder) in _installed().items()})
-                partial = path.with_suffix(f".{os.getpid()}")
-                partial.write_text(frame.to_csv(sep="\t", index=False, quoting=3), encoding="utf-8")
-                os.replace(partial, path)
-    return pd.read_csv(path, sep="\t", quoting=3, keep_default_na=False, encoding="utf-8")
+    packages, python = _installed(), platform.python_version_tuple()[:2]  # the version of what `ast` accepts
+    versions = SENTENCE_FORMAT, python, [(name, version) for name, (version, _) in packages.items()]
+    key = hashlib.sha256(repr(versions).encode()).hexdigest()[:12]
 
+    def write(path: Path) -> None:
+        sentences = read_docstring_sentences({name: folder for name, (_, folder) in packages.items()})
+        sentences.to_csv(path, index=False, **_TABLE)
 
-# --- the labelled sentences ---------------------------------------------------------------------------------
+    path = cached(paths.cache() / "demo" / f"sentences-{key}.tsv", write)
+    return pd.read_csv(path, keep_default_na=False, **_TABLE)
 
 
 def similarity(split: str) -> tuple[list[str], list[str], list[float]]:
-    """First sentences, second sentences and scores from 0 to 5 of one split, `dev` or `test`."""
+    """First sentences, second sentences and scores from 0 to 5 of one split, `dev` or `test`; else DataError."""
     table = pd.read_csv(ASSETS / "similarity.csv", keep_default_na=False)
-    splits = sorted(table["split"].unique())
-    if split not in splits:
-        raise ValueError(f"split {split!r} is unknown: choose from {', '.join(splits)}.")
     rows = table[table["split"] == split]
+    if rows.empty:
+        raise DataError(f"the demo pairs have no split {split!r}: choose from dev, test.")
     return rows["sentence1"].tolist(), rows["sentence2"].tolist(), rows["score"].tolist()
 
 
@@ -313,9 +257,3 @@ def triples() -> list[tuple[str, str, str]]:
     """Sentence, entailed sentence, contradicting sentence."""
     table = pd.read_csv(ASSETS / "triples.csv", keep_default_na=False)
     return list(table[["sent0", "sent1", "hard_neg"]].itertuples(index=False, name=None))
-
-
-def topics() -> tuple[list[str], list[str]]:
-    """Short titles and the topic of each."""
-    table = pd.read_csv(ASSETS / "topics.csv", keep_default_na=False)
-    return table["text"].tolist(), table["label"].tolist()

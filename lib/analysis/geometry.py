@@ -13,8 +13,12 @@ from torch import Tensor
 Vectors = Tensor | np.ndarray
 
 
+def _tensor(x: Vectors) -> Tensor:
+    return x if isinstance(x, Tensor) else torch.from_numpy(x)
+
+
 def _unit(x: Vectors) -> Tensor:
-    return F.normalize(torch.as_tensor(x).float(), dim=-1)
+    return F.normalize(_tensor(x).float(), dim=-1)
 
 
 def alignment(x: Vectors, y: Vectors, *, alpha: float = 2) -> Tensor:
@@ -28,7 +32,10 @@ def alignment(x: Vectors, y: Vectors, *, alpha: float = 2) -> Tensor:
 def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
     """log E exp(-t |x - y|^2) over all unordered pairs of distinct rows, on the unit sphere; lower is better.
 
-    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 3. x: [N, D] with N >= 2; memory is rows_at_once x N.
+    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 3. x: [N, D]; memory is rows_at_once x N.
+
+    Raises:
+        ValueError: fewer than two rows.
     """
     x = _unit(x)
     if len(x) < 2:
@@ -55,8 +62,8 @@ def attention_entropy(probabilities: Tensor) -> Tensor:
 def cls_energy(hidden: Tensor, mask: Tensor) -> Tensor:
     """Length of the first token's vector over the Frobenius norm of all others (JTCSE, Eq. 6).
 
-    hidden: [..., N, L, D], the hidden states of a layer; mask: [N, L], padding on the right -> [..., N]. Infinite for a
-    sentence of one token.
+    hidden: [..., N, L, D], the hidden states of a layer; mask: [N, L], padding on the right -> [..., N]. Infinite for
+    a sentence of one token.
     """
     lengths = hidden.norm(dim=-1) * mask  # [..., N, L]
     return lengths[..., 0] / lengths[..., 1:].norm(dim=-1)
@@ -67,7 +74,7 @@ def attention_shares(attention: Tensor, mask: Tensor, groups: Tensor, count: int
 
     Args:
         attention: [layers, N, heads, L, L], rows over the keys; mask: [N, L].
-        groups: [N, L] int64, the group of every token; padding is not looked at.
+        groups: [N, L] int64, the group of every token; padding is ignored.
 
     Returns:
         [layers, N, count], which sums to 1 over the groups.
@@ -78,15 +85,15 @@ def attention_shares(attention: Tensor, mask: Tensor, groups: Tensor, count: int
 
 
 def singular_values(x: Vectors) -> np.ndarray:
-    """Singular values of the embedding matrix [N, D], divided by the largest, in falling order (SimCSE Fig. F.1)."""
-    values = torch.linalg.svdvals(torch.as_tensor(x).float()).numpy()
+    """Singular values of the embedding matrix [N, D], divided by the largest, largest first (SimCSE Fig. F.1)."""
+    values = torch.linalg.svdvals(_tensor(x).float()).cpu().numpy()
     return values / values[0]
 
 
 def whitening(reference: Vectors) -> Callable[[Vectors], np.ndarray]:
     """BERT-whitening (arXiv 2103.15316): a map [N, D] -> [N, D] that gives `reference` zero mean, unit covariance."""
-    reference = np.asarray(reference, dtype=np.float64)
+    reference = _tensor(reference).cpu().double().numpy()
     mean = reference.mean(0, keepdims=True)
     u, s, _ = np.linalg.svd(np.cov((reference - mean).T))
     kernel = u / np.sqrt(np.maximum(s, 1e-12))
-    return lambda x: (np.asarray(x, dtype=np.float64) - mean) @ kernel
+    return lambda x: (_tensor(x).cpu().double().numpy() - mean) @ kernel

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 
-FOLDER = Path(__file__).parent / "assets" / "papers"
+from lib import paths
+
+FOLDER = paths.root() / "lib" / "assets" / "papers"
 
 
 @cache
@@ -23,9 +24,7 @@ def load(paper: str) -> dict[str, Any]:
     """
     path = FOLDER / f"{paper}.yaml"
     if not path.is_file():
-        raise KeyError(
-            f"no published tables for {paper!r}: there are {', '.join(p.stem for p in FOLDER.glob('*.yaml'))}."
-        )
+        raise KeyError(f"no tables of {paper!r}: there are {', '.join(p.stem for p in sorted(FOLDER.glob('*.yaml')))}.")
     return yaml.safe_load(path.read_text(encoding="utf8"))
 
 
@@ -35,14 +34,13 @@ def table(paper: str, name: str) -> pd.DataFrame:
     Raises:
         KeyError: no such table.
     """
-    sheet = load(paper)
-    found = next((t for t in sheet["tables"] if t["id"] == name), None)
-    if found is None:
-        raise KeyError(f"{paper} has no {name!r}: there are {', '.join(t['id'] for t in sheet['tables'])}.")
+    tables = {t["id"]: t for t in load(paper)["tables"]}
+    if name not in tables:
+        raise KeyError(f"{paper} has no {name!r}: there are {', '.join(tables)}.")
     rows = [
         (paper, name, row["method"], row.get("setting", row.get("backbone", "")), column, *_value_and_std(cell))
-        for row in found["rows"]
-        for column, cell in zip(found["columns"], row["values"], strict=True)
+        for row in tables[name]["rows"]
+        for column, cell in zip(tables[name]["columns"], row["values"], strict=True)
     ]
     return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value", "std"])
 
@@ -52,17 +50,15 @@ def _value_and_std(cell: Any) -> tuple[Any, float]:
 
 
 def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
-    """One published table as printed: a row per method (and setting), a column per column.
+    """One published table as printed: a row per method (and setting), a column per column of the paper.
 
     Args:
-        spread: cells as text, "mean ± deviation" where the paper prints one.
+        spread: return the cells as text, "mean ± deviation" where the paper prints a deviation.
     """
     frame = table(paper, name)
     if spread:
-        texts = [
-            f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in frame[["value", "std"]].to_numpy(float)
-        ]
-        frame = frame.assign(value=texts)
+        cells = frame[["value", "std"]].to_numpy(float)
+        frame = frame.assign(value=[f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in cells])
     index = ["setting", "method"] if frame.setting.any() else ["method"]
     order = frame[index].drop_duplicates()
     columns = frame.column.unique()
@@ -83,6 +79,9 @@ def compare(
     Returns:
         paper, measured (mean over seeds), std, seeds, difference, and `within 2 std` (True, False, or None where no
         spread is known), indexed by task.
+
+    Raises:
+        ValueError: several rows for one task and seed.
     """
     if measured.duplicated(["task", "seed"]).any():
         raise ValueError("more than one row per task and seed: filter by split, protocol and aggregation first.")
@@ -90,16 +89,16 @@ def compare(
     frame = pd.DataFrame({"measured": groups.mean(), "std": groups.std(ddof=1), "seeds": groups.size()})
     frame.insert(0, "paper", pd.Series(published))
     frame["difference"] = frame.measured - frame.paper
-    known = pd.Series(spread, dtype=float).reindex(frame.index) if spread else frame["std"]
-    inside = (frame.difference.abs() <= 2 * known).astype(object)
-    frame["within 2 std"] = inside.where(known.notna() & frame.paper.notna(), None)
+    std = pd.Series(spread, dtype=float).reindex(frame.index) if spread else frame["std"]
+    within = (frame.difference.abs() <= 2 * std).astype(object)
+    frame["within 2 std"] = within.where(std.notna() & frame.paper.notna(), None)
     return frame.reindex([task for task in published if task in frame.index])
 
 
 def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] = ("seed",)) -> pd.Series:
-    """value minus that of the method `over` in the row with the same `paired` columns; index as in frame.
+    """`value` of each row minus that of the method `over` in the row with the same `paired` columns.
 
-    frame: method, the paired columns, value. NaN where `over` has no such row.
+    frame: columns method, `paired` and `value`. The result has its index, and NaN where `over` has no such row.
     """
     reference = frame[frame.method == over].set_index(list(paired))[value]
     keys = pd.MultiIndex.from_frame(frame[list(paired)]) if len(paired) > 1 else frame[paired[0]]
@@ -109,7 +108,7 @@ def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] =
 def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] = ("method",)) -> pd.DataFrame:
     """Mean and deviation of `value` over seeds, and the paired gain over a method: its mean, smallest and largest.
 
-    frame: method, seed, value, and what else is in `by` (the gain is taken within it).
+    frame: columns method, seed, `value` and those of `by`. Gains pair rows with equal seed and equal other columns.
     """
     paired = [name for name in by if name != "method"] + ["seed"]
     with_gain = frame.assign(gain=gains(frame, over=over, value=value, paired=paired))
@@ -128,13 +127,6 @@ def seed_statistics(values: pd.Series | np.ndarray, *, draws: int = 10_000, seed
     random = np.random.default_rng(seed)
     means = values[random.integers(len(values), size=(draws, len(values)))].mean(1)
     low, high = np.percentile(means, [2.5, 97.5])
-    deviation = values.std(ddof=1) if len(values) > 1 else float("nan")
-    return {
-        "mean": values.mean(),
-        "std": deviation,
-        "min": values.min(),
-        "max": values.max(),
-        "n": len(values),
-        "low": low,
-        "high": high,
-    }
+    std = values.std(ddof=1) if len(values) > 1 else float("nan")
+    extremes = {"min": values.min(), "max": values.max()}
+    return {"mean": values.mean(), "std": std} | extremes | {"n": len(values), "low": low, "high": high}

@@ -1,0 +1,1 @@
+"""Notebooks without a browser: `python -m lib.batch --help` lists the commands."""

@@ -1,0 +1,119 @@
+"""Notebooks without a browser: papermill, with every parameter checked before a kernel starts.
+
+    python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml -p seed=3
+    python -m lib.batch sweep params/grids/temperature.yaml
+    python -m lib.batch all --profile demo --report
+    python -m lib.batch report --profile demo
+
+Executed notebooks, also failed ones, are kept in runs/notebooks/<profile>/. A sweep file runs one notebook
+with many parameters; its paths start at the repository:
+
+    notebook: notebooks/1_simcse.ipynb
+    base: params/demo/1_simcse.yaml                 # for all, from a file (optional)
+    parameters: {epochs: 2}                         # for all (optional)
+    grid: {seed: [1, 2], temperature: [0.05, 0.1]}  # every combination
+    runs: [{seed: 3, dropout: 0.0}]                 # then these
+
+Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was started), 130 interrupted,
+138 the kernel was killed.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from lib import paths
+from lib.batch import report
+from lib.batch.execute import DONE, INTERRUPTED, REFUSED, RESUME, execute, execute_all, finished, preflight, say
+from lib.batch.jobs import expand, folder, single
+from lib.checks import ConfigError
+
+
+def _run(args: Namespace) -> int:
+    job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
+    preflight(job)
+    return execute(job)
+
+
+def _sweep(args: Namespace) -> int:
+    jobs = expand(args.sweep)
+    for job in jobs:
+        preflight(job)
+    remaining = [job for job in jobs if not finished(job)]
+    for job in jobs:
+        print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
+    return DONE if args.dry_run else execute_all(remaining)
+
+
+def _all(args: Namespace) -> int:
+    jobs = []
+    for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
+        file = paths.root() / "params" / args.profile / f"{notebook.stem}.yaml"
+        if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
+            say(f"{notebook.name} is skipped: there is no {file}")
+            continue
+        job = single(notebook, files=[file] if file.is_file() else [])
+        if job.parameters.get("profile") != args.profile:
+            raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
+        preflight(job)
+        jobs.append(job)
+    if not jobs:
+        raise ConfigError(f"{paths.root()} has no notebook with parameters for the profile {args.profile}.")
+    code = execute_all(jobs)
+    if args.report and code != INTERRUPTED:
+        _report(args)
+    return code
+
+
+def _report(args: Namespace) -> int:
+    executed = sorted(folder(args.profile).glob("*.ipynb"))
+    if not executed:
+        command = f"python -m lib.batch all --profile {args.profile}"
+        raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")
+    print(f"Report: {report.write(args.profile, executed)}")
+    return DONE
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("python -m lib.batch", description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    several = {"action": "append", "default": []}
+
+    run = commands.add_parser("run", help="execute one notebook")
+    run.add_argument("notebook", type=Path)
+    run.add_argument("-f", dest="files", metavar="FILE", type=Path, **several, help="parameters in YAML")
+    run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
+    run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
+    run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
+    sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
+    sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
+    sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
+    everything = commands.add_parser("all", help="execute every notebook")
+    everything.add_argument("--report", action="store_true", help="write the HTML report afterwards")
+    pages = commands.add_parser("report", help="write the executed notebooks as HTML")
+
+    for command in (everything, pages):
+        command.add_argument("--profile", choices=paths.PROFILES, default="demo")
+    for command, function in {run: _run, sweep: _sweep, everything: _all, pages: _report}.items():
+        command.set_defaults(function=function)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        return args.function(args)
+    except ConfigError as error:
+        say(str(error))
+        return REFUSED
+    except KeyboardInterrupt:
+        say(f"Interrupted; {RESUME}.")
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

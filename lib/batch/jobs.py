@@ -1,0 +1,102 @@
+"""Which notebook runs with which parameters, and where the executed notebook goes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib import paths
+from lib.batch.parameters import check, declared, read_assignment, read_file, read_text
+from lib.checks import ConfigError
+
+SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to execute; `overrides` go to papermill, `parameters` is all the notebook then has."""
+
+    notebook: Path
+    overrides: dict[str, Any]
+    parameters: dict[str, Any]
+    output: Path
+
+
+def folder(profile: str | None) -> Path:
+    """The executed notebooks of a profile."""
+    return paths.runs() / "notebooks" / (profile or "demo")
+
+
+def _readable(values: Mapping[str, Any]) -> str:
+    """seed=3-temperature=0.05, with a digest where that is no file name."""
+    plain = "-".join(f"{name}={value}" for name, value in values.items())
+    safe = re.sub(r"[^\w.+=,-]+", "_", plain)
+    if safe == plain and len(safe) <= 100:
+        return safe
+    return f"{safe[:100]}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+
+
+def single(
+    notebook: Path,
+    *,
+    files: Sequence[Path] = (),
+    texts: Sequence[str] = (),
+    assignments: Sequence[str] = (),
+    output: Path | None = None,
+) -> Job:
+    """One job: parameter files, then YAML texts, then `name=value`; later ones win, as in papermill.
+
+    Raises:
+        ConfigError: a file, a name or a type is wrong.
+    """
+    kinds, defaults = declared(notebook)
+    from_files, given = {}, {}
+    for path in files:
+        from_files |= check(kinds, read_file(path), str(path))
+    for text in texts:
+        given |= check(kinds, read_text(text, "the text after -y"), "-y")
+    for text in assignments:
+        given |= check(kinds, read_assignment(kinds, text), "-p")
+    if output and output.resolve() == notebook.resolve():
+        raise ConfigError(f"-o {output} is the notebook itself: choose another file.")
+    name = [notebook.stem, *(path.stem for path in files if path.stem != notebook.stem)]
+    if given:
+        name.append(_readable(given))
+    return _job(notebook, defaults, from_files | given, "-".join(name), output)
+
+
+def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], name: str, output: Path | None) -> Job:
+    parameters = defaults | overrides
+    return Job(notebook, overrides, parameters, output or folder(parameters.get("profile")) / f"{name}.ipynb")
+
+
+def expand(sweep: Path) -> list[Job]:
+    """The jobs of a sweep file (see `python -m lib.batch --help`): the grid, then the runs, in their order.
+
+    Raises:
+        ConfigError: the file, or one of its combinations, is wrong.
+    """
+    spec = check(SWEEP, read_file(sweep), str(sweep), what="entry")
+    if "notebook" not in spec:
+        raise ConfigError(f"{sweep}: write `notebook: notebooks/name.ipynb`.")
+    grid = spec.get("grid", {})
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
+    combinations += spec.get("runs", [])
+    if not combinations:
+        raise ConfigError(f"{sweep} has no combinations: give it a grid or runs.")
+
+    notebook = paths.root() / spec["notebook"]
+    kinds, defaults = declared(notebook)
+    base = check(kinds, read_file(paths.root() / spec["base"]), spec["base"]) if "base" in spec else {}
+    base |= check(kinds, spec.get("parameters", {}), f"{sweep}, parameters")
+    jobs = {}
+    for combination in combinations:
+        name = _readable(combination) or "defaults"
+        overrides = base | check(kinds, combination, f"{sweep}, {name}")
+        jobs[name] = _job(notebook, defaults, overrides, f"{sweep.stem}/{name}", None)
+    return list(jobs.values())

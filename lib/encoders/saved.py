@@ -1,0 +1,179 @@
+"""Encoders on disk: where they are found, and the layout of sentence-transformers, written without the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from lib import paths
+from lib.checks import EncoderError
+from lib.encoders.heads import projection_head
+from lib.encoders.packed import MODEL_TYPES
+from lib.encoders.pooling import POOLINGS
+from lib.session import quiet
+
+MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+_POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+
+
+def locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
+    """(source, is a local folder); a relative folder is looked up from here, then from the repository.
+
+    Raises:
+        EncoderError: neither a folder nor a hub name, or a folder whose weights are a pickle.
+    """
+    text = str(path_or_id)
+    if text == "demo":
+        return str(MINI_BERT), True
+    for folder in (Path(text).expanduser(), paths.root() / text):
+        if folder.is_dir():
+            if list(folder.glob("pytorch_model*.bin")) and not list(folder.glob("*.safetensors")):
+                raise EncoderError(
+                    f"backbone {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is not "
+                    "read: load it once where you trust it, and `save_pretrained` it as safetensors."
+                )
+            return str(folder), True
+    if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text):
+        return text, False
+    raise EncoderError(f"backbone {text!r} is neither an existing folder nor a hub name like 'user/model'.")
+
+
+def load_backbone(
+    path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, attention: str
+) -> tuple[nn.Module, Any, dict[str, Any]]:
+    """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
+    quiet()
+    name, (source, local) = str(path_or_id), locate(path_or_id)
+    options = {"local_files_only": local, "trust_remote_code": False}
+    try:
+        modules = read_modules(source, local)
+        config = AutoConfig.from_pretrained(source, **options)
+        if config.model_type not in MODEL_TYPES:
+            raise ValueError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}")
+        if dropout is not None:
+            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+        backbone, report = AutoModel.from_pretrained(
+            source,
+            output_loading_info=True,
+            config=config,
+            add_pooling_layer=(pooling or modules.get("pooling")) == "pooler",
+            attn_implementation=attention,
+            dtype=torch.float32,
+            use_safetensors=True,
+            **options,
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        where, reason = "in that folder" if local else "on the hub or in its cache", " ".join(str(error).split())[:200]
+        raise EncoderError(f"backbone {name!r}: no loadable model and tokenizer {where} ({reason}).") from error
+    missing, entries = sorted(report["missing_keys"]), len(tokenizer)
+    problems = {
+        "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
+        f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
+        "together": entries > config.vocab_size,
+        "it was saved without a pooler; choose another pooling or backbone": any("pooler" in key for key in missing),
+        f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or belongs to another "
+        "kind of model": bool(missing),
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), None):
+        raise EncoderError(f"backbone {name!r}: {problem}.")
+    return backbone, tokenizer, modules
+
+
+def read_modules(source: str, local: bool) -> dict[str, Any]:
+    """What a saved encoder says of its pooling, projection and max_length (ours or sentence-transformers'); {} for a
+    plain backbone.
+
+    Raises:
+        EncoderError: its pooling or its projection is none of those known here.
+    """
+    small_files = ["sentence_*.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
+    folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
+    modules: dict[str, Any] = {}
+    if (folder / "sentence_encoder.json").is_file():
+        modules |= _read_json(folder / "sentence_encoder.json")
+    elif (folder / "1_Pooling/config.json").is_file():
+        config = _read_json(folder / "1_Pooling/config.json")
+        flags = [name for name, value in config.items() if name.startswith("pooling_mode") and value is True]
+        mode = _POOLING_FLAGS.get(flags[0]) if len(flags) == 1 else config.get("pooling_mode")  # the newer form: a name
+        if mode not in _POOLING_FLAGS.values():
+            known = ", ".join(_POOLING_FLAGS.values())
+            raise EncoderError(f"{folder}: its pooling {flags or mode} is none of {known}.")
+        modules["pooling"] = mode
+    if "max_length" not in modules and (folder / "sentence_bert_config.json").is_file():
+        modules["max_length"] = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
+    if (folder / "2_Dense/config.json").is_file():
+        config = _read_json(folder / "2_Dense/config.json")
+        if not config["activation_function"].endswith("Tanh"):
+            raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
+        weights = load_file(folder / "2_Dense/model.safetensors")
+        modules["projection"] = projection_head(config["in_features"])
+        modules["projection"][0].load_state_dict({k.removeprefix("linear."): v for k, v in weights.items()})
+    return modules
+
+
+def write_modules(
+    folder: Path, backbone_config: Any, pooling: str, projection: nn.Module | None, max_length: int
+) -> None:
+    """The module list of sentence-transformers beside a saved backbone, and sentence_encoder.json for `read_modules`.
+
+    `mask_prompt` and `pooler` have no equivalent there: the list names a class that it does not know, so that it stops
+    instead of averaging silently.
+    """
+    size = backbone_config.hidden_size
+    steps: list[tuple[str, str, dict[str, Any]]] = [("Transformer", "", {})]  # class, folder and its configuration
+    if POOLINGS[pooling].layers == "all":
+        layers, start = backbone_config.num_hidden_layers, POOLINGS[pooling].first
+        weights = torch.zeros(layers + 1 - start, device="cpu")
+        weights[0] += 1
+        weights[-1] += 1
+        shape = {"word_embedding_dimension": size, "num_hidden_layers": layers, "layer_start": start}
+        steps.append(("WeightedLayerPooling", "1_WeightedLayerPooling", shape))
+        _write_weights(folder / "1_WeightedLayerPooling", {"layer_weights": weights})
+        write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
+    if pooling in ("mask_prompt", "pooler"):
+        steps.append(("lib.encoders.SentenceEncoder", "", {}))
+    else:
+        mode = "cls" if pooling == "cls" else "mean"
+        flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()} | {"pooling_mode_max_tokens": False}
+        steps.append(("Pooling", "1_Pooling", {"word_embedding_dimension": size} | flags))
+    if projection is not None:
+        linear = projection[0]
+        dense = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True}
+        steps.append(("Dense", "2_Dense", dense | {"activation_function": "torch.nn.modules.activation.Tanh"}))
+        _write_weights(folder / "2_Dense", {"linear.weight": linear.weight, "linear.bias": linear.bias})
+    modules = []
+    for i, (kind, place, config) in enumerate(steps):
+        kind = kind if "." in kind else f"sentence_transformers.models.{kind}"
+        modules.append({"idx": i, "name": str(i), "path": place, "type": kind})
+        if config:
+            write_json(folder / place / "config.json", config)
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+    write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf8")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf8"))
+
+
+def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, folder / "model.safetensors")

@@ -1,0 +1,286 @@
+"""SentenceEncoder: a backbone, a pooling, perhaps a projection; `encode()` is all that evaluation ever sees."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from lib import paths
+from lib.checks import EncoderError
+from lib.data.tokenized import tokenizer_fingerprint
+from lib.encoders import packed
+from lib.encoders.pooling import POOLINGS, PROMPT
+from lib.encoders.saved import load_backbone, write_modules
+from lib.progress import progress
+
+
+class SentenceEncoder(nn.Module):
+    """Transformer backbone + pooling (+ projection) -> one vector per sentence.
+
+    Args:
+        backbone: a Hugging Face encoder (BERT and RoBERTa families).
+        tokenizer: its fast tokenizer.
+        pooling: `cls` last layer at position 0; `mean` masked mean of the last layer; `first_last_mean` masked
+            mean of (layer 1 + last layer) / 2; `embeddings_last_mean` the same with the static embedding output
+            instead of layer 1 (the published "first-last avg." rows of BERT, SimCSE issue 285); `mask_prompt`
+            last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler.
+        projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
+        max_length: longest input in tokens, special tokens included; longer sentences are truncated by `encode`.
+
+    Raises:
+        EncoderError: an unknown pooling, or one that this backbone or tokenizer cannot give.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        tokenizer: Any,
+        *,
+        pooling: str = "cls",
+        projection: nn.Module | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise EncoderError(f"pooling {pooling!r} is unknown: choose one of {', '.join(POOLINGS)}.")
+        if pooling == "pooler" and getattr(backbone, "pooler", None) is None:
+            raise EncoderError("pooling 'pooler' needs a backbone that was loaded with its pooler.")
+        if pooling == "mask_prompt" and tokenizer.mask_token is None:
+            raise EncoderError("pooling 'mask_prompt' needs a tokenizer with a mask token.")
+        self.backbone, self.tokenizer = backbone, tokenizer
+        self.pooling, self.projection = pooling, projection
+        self.max_length = max_length or longest_input(backbone)
+        self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path_or_id: str | os.PathLike,
+        *,
+        pooling: str | None = None,
+        projection: nn.Module | None = None,
+        dropout: float | None = None,
+        attention: str = "sdpa",
+        max_length: int | None = None,
+        device: str | torch.device | None = None,
+    ) -> SentenceEncoder:
+        """Load a local folder (Hugging Face or sentence-transformers layout) or a hub name.
+
+        Code that a model brings along is not run, and weights are read from safetensors only.
+
+        Args:
+            pooling: one of POOLINGS; None takes what the folder was saved with, else `cls`.
+            dropout: replaces the backbone's hidden and attention dropout; None keeps them.
+            attention: `sdpa` (fast) or `eager` (needed when attention maps are read).
+            device: None takes the GPU when there is one.
+
+        Raises:
+            EncoderError: no such folder, no such hub name or no network, or not an encoder.
+        """
+        backbone, tokenizer, saved = load_backbone(path_or_id, pooling=pooling, dropout=dropout, attention=attention)
+        encoder = cls(
+            backbone,
+            tokenizer,
+            pooling=pooling or saved.get("pooling", "cls"),
+            projection=projection or saved.get("projection"),
+            max_length=max_length or saved.get("max_length"),
+        )
+        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    def fingerprint(self, files: Sequence[str] = ()) -> str:
+        """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length.
+
+        Args:
+            files: patterns of further files of the backbone's folder that are read, for example a saved MLM head.
+        """
+        digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
+        config = {
+            k: v for k, v in self.backbone.config.to_dict().items() if k[0] != "_" and k != "transformers_version"
+        }
+        digest.update(json.dumps([config, self.pooling, self.max_length], sort_keys=True, default=str).encode())
+        for name, tensor in sorted(self.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+        folder = paths.model_folder(self.backbone.config._name_or_path)
+        for pattern in files:
+            digest.update(b"".join(path.read_bytes() for path in sorted(folder.glob(pattern))) or b"none")
+        return digest.hexdigest()
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.backbone.parameters()).device
+
+    @property
+    def dimension(self) -> int:
+        """Length of an embedding."""
+        if self.projection is not None:
+            return [m for m in self.projection.modules() if isinstance(m, nn.Linear)][-1].out_features
+        return self.backbone.config.hidden_size
+
+    def pool(self, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Backbone output -> [N, D] by `self.pooling`, before any projection."""
+        return POOLINGS[self.pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id)
+
+    @property
+    def _is_packed(self) -> bool:
+        return POOLINGS[self.pooling].layers == "last" and packed.supports(self.backbone)
+
+    def check_attention(self, layers: Sequence[int]) -> None:
+        """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
+        if not self._is_packed:
+            readable = sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last")
+            raise EncoderError(
+                f"this encoder gives no attention maps (pooling {self.pooling!r}, attention "
+                f"{self.backbone.config._attn_implementation!r}): load it with attention='sdpa' and pooling "
+                f"{', '.join(readable)}."
+            )
+        depth = self.backbone.config.num_hidden_layers
+        if not layers or min(layers) < 0 or max(layers) >= depth:
+            raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
+
+    def precision(self, device: torch.device) -> torch.autocast:
+        """The training precision while training, nothing otherwise."""
+        lower = self.training and self.training_dtype is not None
+        return torch.autocast(device.type, dtype=self.training_dtype, enabled=lower)
+
+    def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
+        """The backbone's output, in the training precision while training. input_ids, attention_mask: [N, L]."""
+        with self.precision(input_ids.device):
+            return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        maps: packed.AttentionMaps | None = None,
+        inputs: packed.AttentionInputs | None = None,
+    ) -> Tensor:
+        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` and `inputs` are filled.
+
+        Raises:
+            EncoderError: attention was asked for and this encoder cannot give it.
+        """
+        for capture in filter(None, (maps, inputs)):
+            self.check_attention(capture.layers)
+        if self._is_packed:
+            reads = {"first_only": self.pooling == "cls", "maps": maps, "inputs": inputs}
+            with self.precision(input_ids.device):
+                last = packed.last_hidden(self.backbone, input_ids, attention_mask, **reads)
+            output = BaseModelOutput(last_hidden_state=last)
+        else:
+            every_layer = POOLINGS[self.pooling].layers == "all"
+            output = self.run_backbone(input_ids, attention_mask, output_hidden_states=every_layer)
+        pooled = self.pool(output, input_ids, attention_mask).float()
+        return pooled if self.projection is None else self.projection(pooled)
+
+    def tokenize(
+        self, sentences: Sequence[str], max_length: int | None = None, *, split: bool = False
+    ) -> list[list[int]]:
+        """Sentences -> token ids with special tokens, truncated to max_length, not padded.
+
+        With `mask_prompt` the sentence is cut so that the whole template fits. With `split` nothing is cut off: what
+        is left of a long text follows as further lists, each with its own special tokens.
+
+        Raises:
+            EncoderError: `split` with `mask_prompt`, or a max_length that leaves no room beside the template.
+        """
+        limit = max_length or self.max_length
+        if self.pooling != "mask_prompt":
+            rows = {"truncation": True, "max_length": limit, "return_overflowing_tokens": split}
+            unread = {"return_attention_mask": False, "return_token_type_ids": False}
+            return self.tokenizer(list(sentences), **rows, **unread)["input_ids"]
+        if split:
+            raise EncoderError("texts cannot be split into rows with pooling 'mask_prompt': choose another pooling.")
+        before, after = PROMPT.replace("[MASK]", self.tokenizer.mask_token).split("[X]")
+        start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
+        opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
+        room = limit - len(start) - len(end) - 2
+        if room < 1:
+            raise EncoderError(f"max_length {limit} leaves no room for a sentence in the prompt template.")
+        plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
+        return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
+
+    @torch.no_grad()
+    def encode(self, sentences: Sequence[str], *, batch_tokens: int = 4096, show_progress: bool = False) -> np.ndarray:
+        """Embed sentences: list of n strings -> float32 array [n, D], in the given order.
+
+        Repeated sentences are embedded once; batches hold sentences of similar length and at most `batch_tokens`
+        tokens, padding included; evaluation mode, no gradient. The batching does not change a vector beyond
+        floating-point noise (about 1e-6).
+
+        Raises:
+            TypeError: something else than a list of strings was given.
+        """
+        if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
+            raise TypeError("encode() takes a list of strings.")
+        row_of: dict[str, int] = {}
+        rows = np.fromiter((row_of.setdefault(s, len(row_of)) for s in sentences), dtype=np.int64)
+        distinct = list(row_of)
+        vectors = np.zeros((len(distinct), self.dimension), dtype=np.float32)
+        ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
+        for start in range(0, len(distinct), 20_000):
+            ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 20_000])]
+        was_training = self.training
+        self.eval()
+        try:
+            bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
+            for batch in token_batches(np.array([len(x) for x in ids], dtype=np.int64), batch_tokens):
+                inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
+                vectors[batch] = self(*inputs).float().cpu().numpy()
+                bar.update(len(batch))
+            bar.close()
+        finally:
+            self.train(was_training)
+        return vectors[rows]
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors.
+
+        The folder appears whole or not at all. `mask_prompt` and `pooler` have no equivalent in
+        sentence-transformers: such a folder loads here, and there it stops, naming this class.
+
+        Raises:
+            EncoderError: the folder exists and is no saved encoder.
+        """
+        folder = Path(folder).expanduser()
+        if folder.exists() and not (folder / "sentence_encoder.json").is_file():
+            raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
+        with paths.whole_folder(folder) as path:
+            self.backbone.save_pretrained(path)
+            self.tokenizer.save_pretrained(path)
+            write_modules(path, self.backbone.config, self.pooling, self.projection, self.max_length)
+
+
+def longest_input(backbone: nn.Module) -> int:
+    """Longest input of a backbone in tokens (RoBERTa reserves two of its positions)."""
+    reserved = 2 if "roberta" in backbone.config.model_type or backbone.config.model_type == "camembert" else 0
+    return backbone.config.max_position_embeddings - reserved
+
+
+def token_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Row numbers in batches of similar length, the longest rows first (too little memory shows at once), at most
+    batch_tokens tokens in each, padding included, or one row. lengths: [n] tokens."""
+    order, start = np.argsort(-lengths, kind="stable"), 0
+    while start < len(order):
+        end = start + max(1, batch_tokens // lengths[order[start]])
+        yield order[start:end]
+        start = end
+
+
+def pad(ids: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Lists of token ids -> input_ids, attention_mask [N, longest]."""
+    lengths = np.array([len(row) for row in ids])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
+    input_ids[mask] = np.concatenate(ids)
+    return torch.from_numpy(input_ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)

@@ -1,0 +1,27 @@
+"""What all evaluations share: they take a function `encode` and return rows with the same columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+Encode = Callable[[list[str]], np.ndarray]
+RESULT_COLUMNS = ["task", "split", "protocol", "aggregation", "metric", "value"]
+
+
+def encode_distinct(encode: Encode, texts: Iterable[str], dtype: Any = None) -> tuple[np.ndarray, dict[str, int]]:
+    """Encode every distinct text once, in one call.
+
+    Returns:
+        The vectors [n, D] in order of first appearance, and the row of each text.
+
+    Raises:
+        ValueError: `encode` returned another shape.
+    """
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors = np.asarray(encode(list(row_of)), dtype=dtype)
+    if vectors.ndim != 2 or len(vectors) != len(row_of):
+        raise ValueError(f"encode returned an array of shape {vectors.shape} for {len(row_of)} texts, not [n, D].")
+    return vectors, row_of

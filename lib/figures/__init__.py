@@ -1,0 +1,22 @@
+"""One function per kind of picture, from tidy data frames; `save_figure` writes picture and numbers together."""
+
+from lib import paths
+from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_shares
+from lib.figures.curves import few_shot, lines, loss_terms, pretraining_curves, seed_spread, sweep, training_curves
+from lib.figures.geometry import (
+    clusters,
+    cosine_density,
+    geometry_paths,
+    geometry_scatter,
+    modulus_surface,
+    pair_scatter,
+    singular_spectrum,
+)
+from lib.figures.style import CYCLE, METHODS, colour, save_figure, set_style
+
+__all__ = [
+    "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
+    "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
+    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_spread", "set_style", "singular_spectrum",
+    "sweep", "token_shares", "training_curves",
+]  # fmt: skip

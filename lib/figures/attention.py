@@ -1,0 +1,102 @@
+"""What encoders attend to, and how much of it [CLS] keeps."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.figures.style import CYCLE, OUTSIDE, colour, panels, widen
+
+
+def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
+    """Attention of every layer over one sentence, mean over heads, one row of maps per encoder.
+
+    frame: encoder, layer, query, key (positions), value. tokens: the word pieces of the sentence.
+    """
+    encoders = frame.groupby("encoder", sort=False)
+    shape = (len(encoders), encoders.layer.nunique().max())
+    fig, axes = plt.subplots(*shape, figsize=(1.7 * shape[1] + 1, 2.0 * shape[0] + 0.5), squeeze=False)
+    size = 7 if len(tokens) < 15 else 5
+    top = np.ceil(10 * frame.value.quantile(0.99)) / 10  # of the colours: a few larger values would hide the rest
+    for row, (encoder, part) in zip(axes, encoders, strict=True):
+        layers = part.groupby("layer")
+        for ax, (layer, values) in zip(row, layers, strict=False):
+            first = ax is row[0]
+            image = ax.imshow(values.pivot(index="query", columns="key", values="value"), vmin=0, vmax=top)
+            ax.set_title(f"{encoder}, layer {layer}" if first else f"layer {layer}", fontsize=8)
+            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=size)
+            ax.set_yticks(range(len(tokens)), tokens if first else [""] * len(tokens), fontsize=size)
+            ax.grid(False)
+        for ax in row[len(layers) :]:
+            ax.set_visible(False)
+    fig.supxlabel("looks at", fontsize=8)
+    fig.supylabel("looks from", fontsize=8)
+    bar = fig.colorbar(image, ax=axes, shrink=0.8, extend="max")
+    bar.set_label(f"attention (uniform is {1 / len(tokens):.2f})", size=8)
+    return fig
+
+
+def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
+    """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
+
+    frame: encoder, layer, head, view1, view2 (natural logarithms); miCSE, Figure 8. Darker cells hold more entries. On
+    the dashed diagonal both views attend alike. All panels of a layer have the same axes; each says its correlation.
+    """
+    layers, heads = frame.groupby("layer", sort=False), frame.groupby(["encoder", "head"], sort=False)
+    size = (1.55 * len(heads) + 0.6, 1.5 * len(layers) + 0.5)
+    fig, axes = plt.subplots(len(layers), len(heads), figsize=size, sharex="row", sharey="row", squeeze=False)
+    for row, (layer, entries) in zip(axes, layers, strict=True):
+        views = entries[["view1", "view2"]].to_numpy()
+        edges = np.linspace(views.min(), views.max(), bins + 1)
+        for ax, (_, part) in zip(row, entries.groupby(["encoder", "head"], sort=False), strict=True):
+            ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
+            ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
+            ax.text(0.05, 0.83, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=9)
+            ax.tick_params(labelsize=8, pad=1)
+            ax.locator_params(nbins=3)
+            ax.grid(False)
+        row[0].set_ylabel(f"layer {layer}", fontsize=9)
+    for ax, (encoder, head) in zip(axes[0], heads.groups, strict=True):
+        ax.set_title(f"{encoder}\nhead {head}", fontsize=9)
+    fig.supxlabel("log attention in the first pass", fontsize=9)
+    fig.supylabel("log attention in the second pass\n", fontsize=9)  # an empty line beside the layers
+    return fig
+
+
+def token_shares(frame: pd.DataFrame) -> Figure:
+    """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
+
+    frame: encoder, layer, group, share, tokens (`lib.analysis.attention.token_shares`).
+    """
+    fig, encoders = panels(frame, width=3.1, height=3, sharey=True)
+    for ax, encoder, rows in encoders:
+        for group in frame.group.unique():
+            part = rows[rows.group == group].sort_values("layer")
+            (line,) = ax.plot(part.layer, part.share, ls="-", ms=5, mfc="none", label=group)
+            ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
+        ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
+        ax.set(title=encoder, xlabel="layer")
+    fig.axes[0].set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
+    ax.legend(**OUTSIDE)
+    return fig
+
+
+def energy_scatter(frame: pd.DataFrame) -> Figure:
+    """CLS energy and score of single encoders, with rank correlations (JTCSE, Figure 10).
+
+    frame: encoder, energy, score; an encoder may have several rows, one per seed.
+    """
+    fig, ax = plt.subplots(figsize=(5.6, 3.8), subplot_kw={"prop_cycle": CYCLE})
+    for encoder, part in frame.groupby("encoder", sort=False):
+        ax.plot(part.energy, part.score, ls="", color=colour(encoder), mfc="none", ms=7, label=encoder)
+    trained = frame[frame.encoder != "untuned"]
+    title = f"rank correlation {frame.energy.corr(frame.score, method='spearman'):.2f}"
+    if len(trained) < len(frame):
+        title += f", without the untuned encoder {trained.energy.corr(trained.score, method='spearman'):.2f}"
+    ax.set_title(title, fontsize=10)
+    ax.set(xlabel="CLS energy: length of [CLS] over that of all other tokens", ylabel="test, Spearman x 100")
+    widen(ax)
+    ax.legend(**OUTSIDE)
+    return fig

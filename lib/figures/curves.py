@@ -1,0 +1,145 @@
+"""Curves over training steps, hyper-parameters, amounts of data and seeds."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lib.figures.style import CYCLE, OUTSIDE, SCORE, colour, widen
+
+_MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
+
+
+def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
+    """Loss per step, dev score, and uniformity and alignment over the steps of one run.
+
+    history: step, loss, dev, alignment, uniformity (`Trained.history`). smooth: steps of the running mean of the loss.
+    """
+    fig, axes = plt.subplots(1, 3, figsize=(9.5, 2.9))
+    loss, measured = (history.dropna(subset=column).set_index("step") for column in ("loss", "dev"))
+    running = loss.loss.rolling(smooth, center=True, min_periods=1).mean()
+    losses = pd.DataFrame({"each batch": loss.loss, f"mean of {smooth}": running})
+    losses.plot(ax=axes[0], color=["0.75", colour("SimCSE")], logy=True, title="Training loss")
+    measured.dev.plot(ax=axes[1], style="o-", color=colour("SimCSE"), ms=4, title="Dev score")
+    geometry = measured[["alignment", "uniformity"]]
+    geometry.plot(ax=axes[2], style=["o-", "s--"], ms=4, title="Geometry of the dev sentences")
+    for ax, label in zip(axes, ("loss (lower is better)", SCORE, "value (lower is better)"), strict=True):
+        ax.set_ylabel(label)
+    widen(axes[1])
+    return fig
+
+
+def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
+    """Masked-language-modelling loss over the steps of several runs, and the dev score of the untuned [CLS] vector.
+
+    frame: run, step, mlm, dev (missing where not measured). smooth: steps of the running mean of the loss, 1 for none.
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.1), subplot_kw={"prop_cycle": CYCLE})
+    for run, part in frame.groupby("run", sort=False):
+        loss, measured = part.dropna(subset="mlm"), part.dropna(subset="dev")
+        axes[0].plot(loss.step, loss.mlm.rolling(smooth, min_periods=1).mean(), marker="", label=run)
+        axes[1].plot(measured.step, measured.dev, ms=4)
+    title = "Masked words" + (f", mean of {smooth} steps" if smooth > 1 else "")
+    axes[0].set(xlabel="step", ylabel="cross-entropy (lower is better)", title=title)
+    axes[0].legend()
+    axes[1].set(xlabel="step", ylabel=SCORE, title="Untuned [CLS] on the dev pairs")
+    widen(axes[1])
+    return fig
+
+
+def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
+    """Terms of the loss over the steps, a panel per term and a line per method that has it.
+
+    frame: method, step, a column per term. terms: column -> label of its axis.
+    """
+    fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False, gridspec_kw={"wspace": 0.08})
+    styles = {method: look["linestyle"] for method, look in zip(frame.method.unique(), CYCLE(), strict=False)}
+    for ax, (term, label) in zip(axes[0], terms.items(), strict=True):
+        for method, part in frame.dropna(subset=term).groupby("method", sort=False):
+            ax.plot(part.step, part[term], color=colour(method), ls=styles[method], label=method)
+        ax.set(xlabel="step", ylabel=label)
+        ax.legend()
+    return fig
+
+
+def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.DataFrame | None = None) -> Figure:
+    """A score over the values of one hyper-parameter: mean over seeds with the range of the seeds as bars.
+
+    frame: x, seed, value. reference: x, value of the paper, in a panel of its own (other model, other data).
+    """
+    groups = frame.groupby(x, sort=False).value.agg(["mean", "min", "max"])
+    seeds = frame.seed.nunique()
+    shown = {f"measured, {seeds} seed{'s' * (seeds > 1)}": groups.index}
+    if reference is not None:
+        shown["paper, BERT-base"] = reference[x]
+    fig, axes = plt.subplots(1, len(shown), figsize=(1 + 3.6 * len(shown), 2.9), squeeze=False)
+    bars = [groups["mean"] - groups["min"], groups["max"] - groups["mean"]]
+    axes[0, 0].errorbar(range(len(groups)), groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3)
+    if reference is not None:
+        axes[0, 1].plot(range(len(reference)), reference.value, color="0.4", marker="o", ls="--")
+    for ax, (source, values) in zip(axes[0], shown.items(), strict=True):
+        ax.set(title=f"{title}, {source}", xlabel=label, ylabel="dev, Spearman x 100")
+        ax.set_xticks(range(len(values)), [f"{v:g}" if isinstance(v, float) else str(v) for v in values])
+        widen(ax)
+    return fig
+
+
+def few_shot(frame: pd.DataFrame, *, untuned: float | None = None, ylabel: str = SCORE, title: str = "") -> Figure:
+    """Score over the number of training sentences, log scale, mean and range over subsets.
+
+    frame: sentences, value (one row per subset). With a column method there is a line per method, and several methods
+    have their ranges as bars side by side instead of a band. With a column std (published values, one row per size)
+    the range is mean ± std. untuned: score before training, drawn as a line.
+    """
+    fig, ax = plt.subplots(figsize=(5.4, 3.4))
+    if "method" not in frame:
+        frame = frame.assign(method="SimCSE")
+    if "std" in frame:
+        ends = (frame.value + sign * frame["std"].fillna(0) for sign in (-1, 1))
+        frame = pd.concat(frame.assign(value=end) for end in ends)
+    methods = frame.method.nunique()
+    for i, (method, part) in enumerate(frame.groupby("method", sort=False)):
+        groups = part.groupby("sentences").value.agg(["mean", "min", "max"])
+        places = groups.index * 1.06 ** (i - (methods - 1) / 2)
+        label, marker = method if methods > 1 else "mean over subsets", _MARKERS.get(method, "o")
+        ax.plot(places, groups["mean"], color=colour(method), marker=marker, ms=5, label=label)
+        if methods > 1:
+            ax.vlines(places, groups["min"], groups["max"], color=colour(method), lw=1.5)
+        else:
+            ax.fill_between(places, groups["min"], groups["max"], color=colour(method), alpha=0.15, lw=0)
+    if untuned is not None:
+        ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
+    ax.set(xlabel="training sentences", ylabel=ylabel, xscale="log", title=title)
+    sizes = sorted(frame.sentences.unique())
+    ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    ax.minorticks_off()
+    widen(ax)
+    shown = ("bars: " if methods > 1 else "band: ") + ("± std" if "std" in frame else "range over the subsets")
+    ax.legend(title=shown, title_fontsize=8, **OUTSIDE)
+    return fig
+
+
+def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
+    """Score of every seed (grey), mean and deviation, per method (JTCSE, Figure 6). frame: method, seed, value."""
+    fig, ax = plt.subplots(figsize=(5.6, 3.4))
+    groups = frame.groupby("method", sort=False).value.agg(["mean", "std", "size"])
+    seeds = int(groups["size"].max())
+    ax.plot(frame.method, frame.value, "_", color="0.3", zorder=3, label=f"{seeds} seed{'s' * (seeds > 1)}")
+    ax.errorbar(groups.index, groups["mean"], yerr=groups["std"].fillna(0), fmt="s", capsize=3, label="mean ± std")
+    plt.setp(ax.get_xticklabels(), rotation=30, ha="right")
+    ax.set_ylabel(ylabel)
+    widen(ax)
+    ax.legend()
+    return fig
+
+
+def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str) -> Figure:
+    """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
+    fig, ax = plt.subplots(figsize=(5.6, 3.4), subplot_kw={"prop_cycle": CYCLE})
+    for method, part in frame.groupby("method", sort=False):
+        ax.plot(part[x], part.value, color=colour(method), label=method)
+    ax.set(xlabel=xlabel, ylabel=ylabel, xticks=sorted(frame[x].unique()))
+    widen(ax)
+    ax.legend()
+    return fig

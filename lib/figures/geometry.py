@@ -1,0 +1,141 @@
+"""Where embeddings lie: alignment and uniformity, cosines, spectra, maps."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, colour, panels
+
+_AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
+
+
+def geometry_paths(frame: pd.DataFrame) -> Figure:
+    """Alignment against uniformity, one path per variant from its first to its last measured step (SimCSE Fig. 2).
+
+    frame: variant, step, alignment, uniformity. The large symbol is the last step.
+    """
+    fig, ax = plt.subplots(figsize=(6, 4), subplot_kw={"prop_cycle": CYCLE})
+    free_colours = (c for c in COLOURS if c != colour("SimCSE"))
+    for variant, path in frame.groupby("variant", sort=False):
+        path = path.sort_values("step")
+        shade = METHODS.get(variant) or next(free_colours)
+        (line,) = ax.plot(path.uniformity, path.alignment, color=shade, ls="-", lw=1, ms=3.5)
+        last = path.iloc[-1]
+        ax.plot(last.uniformity, last.alignment, color=shade, marker=line.get_marker(), ms=9, ls="", label=variant)
+    start, end = frame.sort_values("step").iloc[0], frame.step.max()
+    ax.plot(start.uniformity, start.alignment, "o", ms=10, mfc="none", mec="k", label="before training")
+    ax.set(**_AXES, title=f"Where {end:.0f} steps of training move the embeddings")
+    ax.legend()
+    return fig
+
+
+def geometry_scatter(frame: pd.DataFrame) -> Figure:
+    """Alignment and uniformity of several encoders, coloured by their STS score (SimCSE Fig. 3).
+
+    frame: encoder, alignment, uniformity, score.
+    """
+    fig, ax = plt.subplots(figsize=(6, 4))
+    points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, s=60, edgecolors="k", lw=0.5)
+    fig.colorbar(points, label=SCORE)
+    ax.set(**_AXES)
+    ax.margins(0.22)
+    _name_points(ax, frame.encoder, frame.uniformity, frame.alignment)
+    return fig
+
+
+def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 10) -> None:
+    """A name beside every point, at least `apart` points of height from the names near it; call after the limits."""
+    places = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi
+    taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far, from the lowest up
+    for i in np.argsort(places[:, 1]):
+        left, height = places[i]
+        right = left + 12 + 5 * len(names.iloc[i])
+        near = [top for start, end, top in taken if left < end and start < right]
+        height = max([height, *(top + apart for top in near)])
+        taken.append((left, right, height))
+        lift = height - places[i, 1]
+        arrow = {"arrowstyle": "-", "lw": 0.5, "color": "0.6"} if lift > apart / 2 else None
+        place = {"xytext": (8, lift - 2), "textcoords": "offset points"}
+        ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, fontsize=8, arrowprops=arrow)
+
+
+def cosine_density(frame: pd.DataFrame) -> Figure:
+    """Distribution of cosines per group of gold scores, one panel per encoder (SimCSE Fig. G.1).
+
+    frame: encoder, group, cosine.
+    """
+    fig, encoders = panels(frame, width=4.2, height=3.2, sharex=True, sharey=True)
+    for ax, encoder, rows in encoders:
+        sns.violinplot(
+            rows, x="cosine", y="group", hue="group", palette="viridis", dodge=False, cut=0, inner="quart",
+            density_norm="width", width=0.9, linewidth=0.8, legend=False, inner_kws={"marker": ""}, ax=ax,
+        )  # fmt: skip
+        ax.set(title=encoder, xlabel="cosine similarity", ylabel="gold score")
+    return fig
+
+
+def singular_spectrum(frame: pd.DataFrame) -> Figure:
+    """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
+    fig, ax = plt.subplots(figsize=(5, 3.2), subplot_kw={"prop_cycle": CYCLE})
+    for encoder, part in frame.groupby("encoder", sort=False):
+        ax.plot(part["index"], part.value, marker="", label=encoder)
+    ax.set(xlabel="index of the singular value", ylabel="relative to the largest", yscale="log", ylim=(1e-3, 1.2))
+    ax.set_title("Spectrum of the embedding matrix (flatter is more uniform)")
+    ax.legend()
+    return fig
+
+
+def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
+    """A two-dimensional map of texts, coloured by topic, one panel per encoder. frame: encoder, x, y, label."""
+    fig, encoders = panels(frame, width=4.6, height=4.2)
+    labels = sorted(frame.label.unique())
+    for ax, encoder, rows in encoders:
+        for label, shade in zip(labels, sns.color_palette("husl", len(labels)), strict=True):
+            points = rows[rows.label == label]
+            ax.plot(points.x, points.y, ls="", ms=3.2, mew=0, color=shade, label=label)
+        ax.set(title=encoder, xticks=[], yticks=[])
+    ax.legend(markerscale=1.5, **OUTSIDE)
+    fig.suptitle(title, fontsize=11)
+    return fig
+
+
+def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
+    """Pairs of sentences in a plane, one panel per encoder, with rank correlations (miCSE, Figures 5 to 7).
+
+    frame: encoder, the columns x and y, and optionally group, which gives colour and symbol. The legend has the rank
+    correlation of each group: one over all groups would mostly measure how far apart the groups lie.
+    """
+    if "group" not in frame:
+        frame = frame.assign(group="")
+    fig, encoders = panels(frame, width=3.7, height=3.6, sharex=True, sharey=True)
+    for ax, encoder, rows in encoders:
+        for group in frame.group.unique():
+            points = rows[rows.group == group]
+            label = f"{group}: rank correlation {points[x].corr(points[y], method='spearman'):.2f}"
+            ax.plot(points[x], points[y], ls="", ms=4, mew=0, alpha=0.5, label=label.removeprefix(": "))
+        ax.set(xlabel=xlabel, title=f"{encoder}, {len(rows):,} pairs")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=8, handletextpad=0.2)
+    fig.axes[0].set_ylabel(ylabel)
+    return fig
+
+
+def modulus_surface(frame: pd.DataFrame) -> Figure:
+    """The tensor-modulus loss over the ratio of two lengths and the cosine between them (JTCSE, Figure 3).
+
+    frame: k (ratio), t (cosine), loss; a full grid.
+    """
+    grid = frame.pivot(index="t", columns="k", values="loss")
+    fig, ax = plt.subplots(figsize=(5.4, 3.6))
+    shades = ax.contourf(grid.columns, grid.index, grid, levels=np.linspace(0, grid.to_numpy().max(), 13))
+    lines = ax.contour(grid.columns, grid.index, grid, levels=[0.25, 0.5, 0.75], colors="white", linewidths=0.7)
+    ax.clabel(lines, fmt="%.2f", fontsize=8)
+    fig.colorbar(shades, label="length term L (lower is better)", ticks=[0, 0.25, 0.5, 0.75, 1])
+    ax.set(xlabel="k, ratio of the two lengths", ylabel="t, cosine between the vectors", xscale="log")
+    ax.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
+    ax.set_xlim(grid.columns.min(), grid.columns.max())
+    ax.minorticks_off()
+    return fig

@@ -1,0 +1,68 @@
+"""What all pictures share: style sheet, colours, axes, and the files of a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from cycler import cycler
+from matplotlib.figure import Figure
+
+from lib import paths
+
+COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
+# A method has the same colour in every notebook; the last two are parts of miCSE.
+_NAMES = ("untuned", "SimCSE", "miCSE", "InfoCSE", "MSSE", "TNCSE", "JTCSE", "3R")
+METHODS = dict(zip(_NAMES, COLOURS, strict=False)) | {"SimCSE + AMI": "#59338c", "SimCSE + MoCo": COLOURS[9]}
+# For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
+CYCLE = cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
+OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 8}  # a legend to the right of its axes
+SCORE = "Spearman x 100 (higher is better)"
+
+
+def set_style() -> None:
+    """Use the style sheet of the collection for all pictures that follow."""
+    plt.style.use(Path(__file__).with_name("style.mplstyle"))
+
+
+def colour(method: str) -> str:
+    """The fixed colour of a method, also with a word behind it ("JTCSE D"); grey for names that are no method."""
+    return METHODS.get(method) or METHODS.get(method.split(" ")[0], "0.45")
+
+
+def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:
+    """A row of panels of that size in inches, one per encoder: the figure, and (axes, encoder, its rows) of each."""
+    groups = frame.groupby("encoder", sort=False)
+    options = {"figsize": (width * len(groups), height), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
+    fig, axes = plt.subplots(1, len(groups), **options, **shared)
+    return fig, [(ax, encoder, rows) for ax, (encoder, rows) in zip(axes[0], groups, strict=True)]
+
+
+def widen(ax: plt.Axes, least: float = 5) -> None:
+    """Give the axis of scores at least `least` points: a narrower one would make noise look like an effect."""
+    low, high = ax.get_ylim()
+    if high - low < least:
+        ax.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+
+
+def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "", source: str = "") -> Path:
+    """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers), return the first; the same run gives the same bytes.
+
+    Args:
+        data: the plotted numbers; floats are written with six significant digits.
+        profile: whose folder of figures.
+        note: protocol, split, seeds; stands with the source under the picture and in the description of the files.
+        source: where the numbers come from, when that is not this run of the profile.
+    """
+    folder = paths.figures(profile)
+    folder.mkdir(parents=True, exist_ok=True)
+    description = (source or f"profile {profile}") + (f"; {note}" if note else "")
+    fig.text(0, -0.015, description, va="top", fontsize=7, color="0.4")
+    fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        fig.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": description})
+    data.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    return folder / f"{name}.png"

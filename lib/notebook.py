@@ -1,0 +1,77 @@
+"""The first calls of every notebook: its parameters, checked where it runs (in a browser, with lib.batch, or with plain
+papermill), quiet libraries, one plot style, outputs that repeat."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from lib import paths, session
+from lib.checks import ConfigError, check_known, fit
+
+
+def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Names and values of the parameters that a notebook declares as `name: type = value`.
+
+    Args:
+        namespace: the notebook's `globals()`.
+
+    Raises:
+        ConfigError: a value has another type, or papermill set a name that the notebook does not declare.
+    """
+    kinds = namespace.get("__annotations__")
+    if not kinds:
+        raise ConfigError("the notebook has no parameters yet: run its parameters cell first.")
+    cells = [source for source in namespace.get("In", []) if source.startswith("# Parameters\n")]  # papermill's comment
+    for node in ast.walk(ast.parse(cells[-1] if cells else "")):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            check_known([node.id], kinds, "parameter")
+    return {name: fit(name, kind, namespace[name]) for name, kind in kinds.items()}
+
+
+def _palette_png(figure: Any) -> bytes:
+    """The figure as a PNG of at most 128 colours: a third of the size in a notebook, the same to the eye."""
+    from PIL import Image
+
+    whole, small = io.BytesIO(), io.BytesIO()
+    figure.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=figure.dpi)
+    Image.open(whole).convert("RGB").quantize(128, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()
+
+
+def _table_html(table: Any) -> str:
+    """A styled table, its ids made from what it shows: those of pandas are random, and no output would ever repeat."""
+    return table.set_uuid(hashlib.sha256(table.to_string().encode()).hexdigest()[:5])._repr_html_()
+
+
+def _repeatable_outputs() -> None:
+    """In a notebook, show figures by `_palette_png` and styled tables by `_table_html`, with their text beside it."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return
+    from matplotlib.figure import Figure
+    from pandas.io.formats.style import Styler
+
+    shell.run_line_magic("matplotlib", "inline")  # its own formatter is set now, and not later over this one
+    formatters = shell.display_formatter.formatters
+    formatters["image/png"].for_type(Figure, _palette_png)
+    formatters["text/html"].for_type(Styler, _table_html)
+    formatters["text/plain"].for_type(Styler, lambda table, out, _: out.text(table.to_string(sparse_index=True)))
+
+
+def setup(*, profile: str) -> None:
+    """Quiet libraries, one plot style, and a line each for profile, device and versions."""
+    session.quiet()
+    _repeatable_outputs()
+    import matplotlib.pyplot as plt
+
+    plt.style.use(paths.root() / "lib" / "figures" / "style.mplstyle")
+    print(f"profile  {profile}")
+    print(f"device   {session.device_name()}")
+    print("versions " + ", ".join(f"{name} {version}" for name, version in session.versions().items()))
+    print(f"commit   {session.git_commit()}", flush=True)

@@ -1,0 +1,10 @@
+"""The run store: one folder per finished run, found again by what the run is; nothing finished is ever lost."""
+
+from lib.runs.prepare import check_memory, encoder_name, preflight, prepare
+from lib.runs.running import grid, run
+from lib.runs.store import ROW_COLUMNS, Run, collect, config_labels, label_rows, publish, published
+
+__all__ = [
+    "ROW_COLUMNS", "Run", "check_memory", "collect", "config_labels", "encoder_name", "grid", "label_rows",
+    "preflight", "prepare", "publish", "published", "run",
+]  # fmt: skip

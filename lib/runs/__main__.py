@@ -1,0 +1,63 @@
+"""One training run from a parameter file, without a notebook."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_type_hints
+
+from lib import runs
+from lib.batch.parameters import check, declared, notebook_of, read_assignment, read_file
+from lib.checks import ConfigError, DataError, EncoderError, fit
+from lib.config import RunConfig
+from lib.distributed import processes
+from lib.methods import REGISTRY, MethodSpec
+from lib.training import NumericError
+
+
+def read(file: Path, assignments: Sequence[str] = ()) -> RunConfig:
+    """The run that a parameter file names, changed by `name=value`.
+
+    Names that only the file's notebook reads (its sweeps) are checked and left out.
+
+    Raises:
+        ConfigError: no method, a name that neither the run nor the notebook has, or a wrong value.
+    """
+    values = read_file(file)
+    given = [text.partition("=")[2] for text in assignments if text.startswith("method=")]
+    method = given[-1] if given else values.get("method")
+    if method is None:
+        raise ConfigError(f"{file} names no method: write `method: simcse` in it, or give -p method=simcse.")
+    notebook = notebook_of(file)
+    others = declared(notebook)[0] if notebook else {}
+    kinds = others | get_type_hints(RunConfig)
+    for name in MethodSpec.parse(fit("method", str, method)).names:
+        kinds |= get_type_hints(REGISTRY[name].Arguments)
+    belongs = "" if notebook else f" ({file.name} belongs to no notebook, so that only names of the run are known)"
+    values = check(kinds, values, f"{file}{belongs}")
+    for text in assignments:
+        values |= check(kinds, read_assignment(kinds, text), f"-p{belongs}")
+    return RunConfig.from_parameters(values, others=others)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`accelerate launch -m lib.runs -f params/paper/1_simcse.yaml`: train one run, also with several processes."""
+    parser = argparse.ArgumentParser(prog="python -m lib.runs", description=main.__doc__)
+    parser.add_argument("-f", "--file", type=Path, required=True, help="parameters in YAML")
+    parser.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="wins over FILE")
+    args = parser.parse_args(argv)
+    try:
+        run = runs.run(read(args.file, args.parameter), show_progress=True)
+    except (ConfigError, DataError, EncoderError, NumericError) as error:
+        print(error, file=sys.stderr)
+        return 1 if isinstance(error, NumericError) else 2
+    if processes().is_main_process:
+        print(f"{run.folder}  {json.dumps(run.metrics)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

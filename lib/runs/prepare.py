@@ -1,0 +1,150 @@
+"""Before a run: everything loaded and checked, and the name that says what the run is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
+from lib.distributed import processes
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.heads import MODEL_FILES
+from lib.encoders.saved import locate
+from lib.encoders.sentence_encoder import longest_input
+
+FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
+# Not part of the name by themselves: where things are filed, and what the checksums stand for.
+NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a run needs, loaded and checked. backbone: what it is called in tables."""
+
+    id: str
+    corpus: Corpus
+    encoder: SentenceEncoder
+    dev: STSTask | None
+    checksums: dict[str, str]
+    backbone: str
+
+
+def load(config: RunConfig) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
+    """Corpus before augmentation, encoder and dev pairs: everything that can be checked in seconds.
+
+    Raises:
+        ConfigError, DataError, EncoderError: one sentence saying what is wrong.
+    """
+    data_dir, needs = config.data_folder(), config.needs
+    corpus = load_corpus(config.corpus, data_dir, size=config.corpus_size, seed=config.corpus_seed)
+    augment.check(config.augmentation)
+    roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
+    if not set(needs.roles) <= set(roles) <= set(allowed):
+        perhaps = f" and perhaps {', '.join(needs.optional_roles)}" if needs.optional_roles else " alone"
+        raise ConfigError(
+            f"method {config.method} trains on the columns {', '.join(needs.roles)}{perhaps}, but corpus "
+            f"{config.corpus!r} with augmentation {config.augmentation!r} holds {', '.join(roles)}."
+        )
+    dev = None if config.dev_task == "none" else load_sts(data_dir, config.dev_task, "dev")
+    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
+    if config.max_length > (limit := longest_input(encoder.backbone)):
+        raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
+    if len(corpus) < config.batch_size and not needs.splits_long_rows:  # the loop counts the rows after splitting
+        raise ConfigError(
+            f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: "
+            "lower batch_size."
+        )
+    return corpus, encoder, dev
+
+
+def prepare(config: RunConfig, *, show_progress: bool = False) -> Prepared:
+    """What `load` gives, with the corpus augmented, and the name of the run. Raises as `load` does."""
+    corpus, encoder, dev = load(config)
+    corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed, show_progress=show_progress)
+    checksums = {
+        "corpus": corpus.fingerprint(),
+        "backbone": encoder.fingerprint(config.needs.files),
+        "dev": "" if dev is None else dev.fingerprint(),
+    }
+    for argument, name in config.needs.encoders.items():
+        checksums[argument] = ensemble.load(name, device="cpu").fingerprint((MODEL_FILES,))
+    return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
+
+
+def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
+    """Method and a hash of what the run is: content of the data and the encoders, not where they lie."""
+    values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
+    for argument in config.needs.encoders:
+        values["method_arguments"].pop(argument)
+    text = json.dumps([FORMAT, values, checksums], sort_keys=True)
+    return f"{config.spec.slug}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def encoder_name(path_or_id: str) -> str:
+    """What tables call an encoder: the folder's or the hub's name; for the encoder of a run, the backbone that the run
+    started from; `mini-bert` for `demo`.
+
+    Raises:
+        EncoderError: neither a folder nor a hub name.
+    """
+    folder = Path(locate(path_or_id)[0])
+    provenance = folder.parent / "provenance.json"
+    if folder.name == "encoder" and provenance.is_file():
+        return json.loads(provenance.read_text(encoding="utf8")).get("backbone", folder.parent.name)
+    return folder.name
+
+
+def preflight(config: RunConfig) -> None:
+    """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits.
+
+    Raises:
+        ConfigError, DataError, EncoderError: one sentence saying what is wrong.
+    """
+    corpus, encoder, _ = load(config)
+    check_memory(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
+    config.spec.build(encoder, config.method_arguments)
+
+
+def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:
+    """Compare an estimate with what is free: weights, gradient and Adam's two moments, and the activations.
+
+    Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
+    2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
+
+    Args:
+        columns: sentences of a row of the corpus.
+
+    Raises:
+        ConfigError: more is needed than is free.
+    """
+    backbone, group, needs = encoder.backbone.config, processes(), config.needs
+    parameters = sum(p.numel() for p in encoder.parameters())
+    tokens = config.batch_size / group.num_processes * max(needs.passes, columns) * config.max_length
+    width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
+    activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
+    needed = parameters * 16 * needs.trained_encoders + activations
+    if group.device.type == "cuda":  # what this process keeps cached is free for it
+        cached = torch.cuda.memory_reserved(group.device) - torch.cuda.memory_allocated(group.device)
+        free = torch.cuda.mem_get_info(group.device)[0] + cached
+    else:
+        free = psutil.virtual_memory().available
+    if needed > free:
+        raise ConfigError(
+            f"training would need about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
+            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone."
+        )
+
+
+def warn_if_slow(config: RunConfig) -> None:
+    """Say so when this CPU has no bf16 arithmetic: it is emulated (measured: 25 times slower than fp32)."""
+    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)  # a private name: may go
+    if config.precision == "bf16" and processes().device.type == "cpu" and not supported():
+        print("this CPU emulates bf16 and is many times slower with it: set precision to fp32.", file=sys.stderr)

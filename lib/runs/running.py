@@ -1,0 +1,123 @@
+"""Train a run, or find it in the store."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from accelerate.utils import set_seed
+from filelock import FileLock, Timeout
+
+from lib import paths, session
+from lib.config import RunConfig
+from lib.data import tokenize_corpus
+from lib.distributed import processes
+from lib.encoders.saved import write_json
+from lib.methods import Method
+from lib.runs.prepare import Prepared, check_memory, prepare, warn_if_slow
+from lib.runs.store import Run
+from lib.training import Trained, train
+
+
+def run(config: RunConfig, *, show_progress: bool = False) -> Run:
+    """The finished run with this configuration: from the store, or trained now; a killed one resumes exactly.
+
+    Two processes that ask for the same run do not train it twice: the second waits and takes the result. Under
+    `accelerate launch` all processes call this and train together.
+
+    Raises:
+        ConfigError, DataError, EncoderError: before training starts.
+        lib.training.NumericError: a loss term is not finite.
+    """
+    group = processes()
+    prepared = prepare(config, show_progress=show_progress)
+    corpus, encoder = prepared.corpus, prepared.encoder
+    stored = Run(paths.runs() / config.profile / prepared.id)
+    metrics_file = stored.folder / "metrics.json"
+    working = paths.runs() / ".unfinished" / prepared.id
+    if metrics_file.is_file():
+        if show_progress and group.is_main_process and stored.provenance["commit"] != session.git_commit():
+            again = "delete its folder to train it again with the present code."
+            print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
+        return stored
+    check_memory(config, encoder, columns=len(corpus.roles))
+    if group.is_main_process:
+        warn_if_slow(config)
+    with _lock(working.with_suffix(".lock")) if group.is_main_process else nullcontext():
+        group.wait_for_everyone()
+        if not metrics_file.is_file():
+            set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
+            method = config.spec.build(encoder, config.method_arguments)
+            if group.process_index:
+                set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
+            split, checkpoint = config.needs.splits_long_rows, working / "checkpoint.pt"
+            tokens = tokenize_corpus(
+                corpus, encoder, max_length=config.max_length, split=split, show_progress=show_progress
+            )
+            tokens = replace(tokens, extra=method.row_data(corpus, config.max_length, show_progress))
+            trained = train(
+                method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, show_progress=show_progress
+            )
+            if group.is_main_process:
+                _finish(stored.folder, config, prepared, method, trained)
+                shutil.rmtree(working, ignore_errors=True)
+            group.wait_for_everyone()
+    return stored
+
+
+def grid(config: RunConfig, values: Mapping[str, Sequence[Any]], *, show_progress: bool = False) -> pd.DataFrame:
+    """Train (or find) one run for every combination of values.
+
+    Args:
+        values: parameter or method argument -> values, e.g. {"temperature": [0.05, 0.1], "seed": [1, 2]}.
+
+    Returns:
+        One row per run: the varied values, seed, dev, best_step, run_id and the Run itself in column `run`. All
+        combinations are validated before the first one trains.
+    """
+    combinations = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    configs = [config.replace(**combination) for combination in combinations]
+    rows = []
+    for combination, varied in zip(combinations, configs, strict=True):
+        finished = run(varied, show_progress=show_progress)
+        rows.append({"seed": varied.seed} | combination | finished.metrics | {"run_id": finished.id, "run": finished})
+    return pd.DataFrame(rows)
+
+
+def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
+    with paths.whole_folder(folder) as path:
+        method.save(path / "encoder")
+        (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
+        trained.history.to_csv(path / "history.csv", index=False)
+        provenance = {
+            "corpus": prepared.corpus.name,
+            "rows": len(prepared.corpus),
+            "backbone": prepared.backbone,
+            "checksums": prepared.checksums,
+            "seconds": round(trained.seconds, 3),
+            "processes": processes().num_processes,
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **session.environment(),
+        }
+        write_json(path / "provenance.json", provenance)
+        write_json(path / "metrics.json", trained.metrics)
+
+
+def _lock(lock_file: Path) -> AbstractContextManager:
+    """The lock of one run, held; when somebody else holds it, say so and wait."""
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file)
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        print(f"another process is at work on run {lock_file.stem}: waiting for it.", file=sys.stderr, flush=True)
+        return lock.acquire()

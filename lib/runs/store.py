@@ -1,0 +1,143 @@
+"""Finished runs on disk, their result rows, and the rows that are published."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from lib import paths, session
+from lib.config import RunConfig
+from lib.distributed import processes
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.saved import write_json
+from lib.evaluation import RESULT_COLUMNS
+from lib.runs.prepare import FORMAT, encoder_name
+
+ROW_COLUMNS = ["paper", "table", "method", "backbone", "profile", *RESULT_COLUMNS, "seed", "run_id"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: <runs>/<profile>/<id>/ with config.yaml, metrics.json, history.csv, provenance.json, encoder/."""
+
+    folder: Path
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Raises ConfigError when the run is older than this code, which does not know one of its parameters."""
+        return RunConfig.from_parameters(self._stored_config)
+
+    @cached_property
+    def _stored_config(self) -> dict[str, Any]:
+        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
+
+    @cached_property
+    def labels(self) -> dict[str, Any]:
+        """Who, where and how, for result rows; also of a run whose parameters this code no longer knows."""
+        backbone = self.provenance.get("backbone") or Path(self._stored_config["backbone"]).name
+        return _labels(self._stored_config, backbone, self.id)
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
+        return json.loads((self.folder / "metrics.json").read_text(encoding="utf8"))
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        return json.loads((self.folder / "provenance.json").read_text(encoding="utf8"))
+
+    @cached_property
+    def history(self) -> pd.DataFrame:
+        """One row per step, see lib.training.Trained."""
+        return pd.read_csv(self.folder / "history.csv")
+
+    def encoder(self, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
+        """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained."""
+        return ensemble.load(self.folder / "encoder", **options).to(processes().device)
+
+    def results(
+        self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None, **labels: str
+    ) -> pd.DataFrame:
+        """Result rows of this run: read from results/<name>.csv of its folder, or computed once and kept there.
+
+        Args:
+            key: whatever else the rows depend on (the list of tasks): another key is another file.
+            compute: gives the columns RESULT_COLUMNS.
+            labels: values of the columns `paper`, `table`, `method` where they differ from the defaults; kept with the
+                rows, for `collect`.
+        """
+        if key is not None:
+            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
+        path = self.folder / "results" / f"{name}.csv"
+        if not path.is_file():
+            with paths.whole_file(path) as new:
+                compute().assign(**labels).to_csv(new, index=False)
+        return label_rows(pd.read_csv(path), self.labels, **labels)
+
+
+def _labels(config: Mapping[str, Any], backbone: str, run_id: str) -> dict[str, Any]:
+    values = {name: config[name] for name in ("method", "profile", "seed")}
+    return values | {"paper": config["method"], "table": "", "backbone": backbone, "run_id": run_id}
+
+
+def config_labels(config: RunConfig) -> dict[str, Any]:
+    """The labels of rows that belong to no run, for example of an untuned backbone."""
+    return _labels(config.as_dict(), encoder_name(config.backbone), "")
+
+
+def label_rows(frame: pd.DataFrame, labels: Mapping[str, Any], **changes: Any) -> pd.DataFrame:
+    """Evaluation rows with the tidy columns ROW_COLUMNS: `labels` (Run.labels, `config_labels`), what the rows say
+    themselves of paper, table and method, then `changes`; later ones win."""
+    in_rows = {name: frame[name] for name in ("paper", "table", "method") if name in frame}
+    return frame.assign(**(dict(labels) | in_rows | changes))[ROW_COLUMNS]
+
+
+def collect(profile: str | None = None) -> pd.DataFrame:
+    """Result rows of all finished runs in the store (of one profile), tidy."""
+    files = sorted(paths.runs().glob(f"{profile or '*'}/*/results/*.csv"))
+    frames = [label_rows(pd.read_csv(path), Run(path.parents[1]).labels) for path in files]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=ROW_COLUMNS)
+
+
+def publish(frame: pd.DataFrame, profile: str, name: str, note: str, *, extend: bool = False) -> Path:
+    """Write measured rows to results/<profile>/<name>.csv, values to two decimals, with a provenance file beside it.
+
+    Args:
+        note: one sentence for the provenance: what was measured and what it shows.
+        extend: keep what was published under this name and not measured again, with its provenance (a long series of
+            runs may be made on several machines).
+    """
+    path = paths.root() / "results" / profile / f"{name}.csv"
+    beside = path.with_suffix(".provenance.json")
+    frame, earlier_runs = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str}), {}
+    if extend and path.is_file():
+        earlier = published(profile, name).astype({"seed": str, "run_id": str})
+        same = [column for column in ROW_COLUMNS if column not in ("value", "run_id")]
+        both = pd.concat([earlier, frame], ignore_index=True)
+        frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
+        earlier_runs = json.loads(beside.read_text(encoding="utf8"))["runs"]
+    with paths.whole_file(path) as new:
+        frame.to_csv(new, index=False)
+    stored = [Run(paths.runs() / profile / run_id) for run_id in sorted({*frame.run_id} - {""})]
+    sources = {run.id: run.provenance if run.folder.is_dir() else earlier_runs[run.id] for run in stored}
+    with paths.whole_file(beside) as new:
+        write_json(new, {"note": note, **session.environment(), "runs": sources})
+    return path
+
+
+def published(profile: str, name: str) -> pd.DataFrame:
+    """Rows that `publish` wrote earlier; an empty frame with the same columns when there are none."""
+    path = paths.root() / "results" / profile / f"{name}.csv"
+    return pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=ROW_COLUMNS)
