@@ -16,7 +16,7 @@ WORDS = (
 
 
 @pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch, request):
+def separate_store(tmp_path, monkeypatch, request):
     """Every test has its own run store, cache and figures."""
     if "notebook" in request.keywords:  # these choose their own
         return
@@ -32,8 +32,8 @@ def sentences() -> list[str]:
     import numpy as np
 
     random = np.random.default_rng(0)
-    found = {" ".join(random.choice(WORDS, size=random.integers(4, 12))) for _ in range(260)}
-    return sorted(found)[:200]
+    texts = {" ".join(random.choice(WORDS, size=random.integers(4, 12))) for _ in range(260)}
+    return sorted(texts)[:200]
 
 
 @pytest.fixture(scope="session")
@@ -115,10 +115,10 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
 
     def fetched(folder, name, commit="c0ffee"):
-        own = cache / f"models--{name.replace('/', '--')}"
-        shutil.copytree(folder, own / "snapshots" / commit)
-        (own / "refs").mkdir(exist_ok=True)
-        (own / "refs" / "main").write_text(commit)
+        model = cache / f"models--{name.replace('/', '--')}"
+        shutil.copytree(folder, model / "snapshots" / commit)
+        (model / "refs").mkdir(exist_ok=True)
+        (model / "refs" / "main").write_text(commit)
         return name
 
     return fetched

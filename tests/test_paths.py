@@ -1,7 +1,13 @@
+import os
+import subprocess
+import sys
+import threading
+import time
+
 import pytest
 
 from lib import paths
-from lib.data import DataError
+from lib.checks import DataError
 
 
 def test_data_dir_rule(tmp_path, monkeypatch):
@@ -32,3 +38,99 @@ def test_whole_folder_replaces_the_old_one_only_when_the_block_ends(tmp_path):
         (new / "c").write_text("third")
     assert [path.name for path in folder.iterdir()] == ["c"]
     assert list(folder.parent.iterdir()) == [folder]  # nothing is left beside it
+
+
+def test_whole_file_is_there_whole_or_not_at_all(tmp_path):
+    file = tmp_path / "runs" / "one" / "metrics.json"
+    with pytest.raises(ZeroDivisionError), paths.whole_file(file) as new:
+        new.write_text("half")
+        raise ZeroDivisionError
+    assert list(file.parent.iterdir()) == []
+    with paths.whole_file(file) as new:
+        new.write_text("first")
+        assert not file.exists()
+    for error in (ZeroDivisionError, KeyboardInterrupt):
+        with pytest.raises(error), paths.whole_file(file) as new:
+            new.write_text("half")
+            raise error
+        assert file.read_text() == "first"
+    with paths.whole_file(file) as new:
+        new.write_text("second")
+        assert file.read_text() == "first"
+    assert file.read_text() == "second" and list(file.parent.iterdir()) == [file]
+
+
+def test_a_file_that_nobody_wrote_is_an_error_and_leaves_the_old_one(tmp_path):
+    (tmp_path / "file").write_text("first")
+    with pytest.raises(FileNotFoundError), paths.whole_file(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_text() == "first"
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_is_made_once_is_made_once(tmp_path, folder):
+    path, calls = tmp_path / "cache" / "thing", []
+
+    def make(new):
+        calls.append(new)
+        assert new != path and not path.exists()
+        (new / "content" if folder else new).write_text("done")
+
+    for _ in range(2):
+        assert paths.made_once(path, make, folder=folder) == path
+    assert len(calls) == 1 and (path / "content" if folder else path).read_text() == "done"
+    assert not calls[0].exists() and {p.name for p in path.parent.iterdir()} <= {"thing", ".thing.lock"}
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_could_not_be_made_is_made_by_the_next_call(tmp_path, folder):
+    path = tmp_path / "thing"
+
+    def broken(new):
+        (new / "content" if folder else new).write_text("half")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        paths.made_once(path, broken, folder=folder)
+    assert not path.exists() and {p.name for p in tmp_path.iterdir()} <= {".thing.lock"}
+    paths.made_once(path, lambda new: (new / "content" if folder else new).write_text("done"), folder=folder)
+    assert (path / "content" if folder else path).read_text() == "done"
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_of_several_threads_one_makes_it_and_the_others_wait(tmp_path, folder):
+    path, calls, contents = tmp_path / "thing", [], []
+
+    def make(new):
+        calls.append(new)
+        time.sleep(0.2)  # the others arrive
+        (new / "content" if folder else new).write_text("done")
+
+    def ask():
+        paths.made_once(path, make, folder=folder)
+        contents.append((path / "content" if folder else path).read_text())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1 and contents == ["done"] * 4
+
+
+def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path):
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from lib import paths\n"
+        "def make(new):\n"
+        "    print('makes', flush=True)\n"
+        "    time.sleep(1)\n"
+        "    new.write_text('done')\n"
+        "print(paths.made_once(Path(sys.argv[1]), make).read_text())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(paths.root())}
+    command = [sys.executable, "-c", code, str(tmp_path / "thing")]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    outputs = sorted(process.communicate()[0].split() for process in processes)
+    assert outputs == [["done"], ["makes", "done"]]

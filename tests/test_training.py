@@ -16,10 +16,10 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import training
-from lib.config import ConfigError, RunConfig
+from lib.checks import ConfigError
+from lib.config import RunConfig
 from lib.data import Corpus, STSTask, Subset, tokenize_corpus
-from lib.encoder import SentenceEncoder
-from lib.methods import REGISTRY
+from lib.encoders import SentenceEncoder
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,7 +49,7 @@ def build(tiny_bert, sentences, **options):
     )
     torch.manual_seed(config.seed)
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=config.pooling, dropout=config.dropout)
-    method = REGISTRY[config.method](encoder, config.arguments())
+    method = config.spec.build(encoder, config.method_arguments)
     corpus = tokenize_corpus(Corpus("toy", (tuple(sentences),)), encoder, max_length=config.max_length)
     return method, corpus, config
 
@@ -150,10 +150,44 @@ def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences)
 
 def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     method, _, _ = build(tiny_bert, sentences)
-    decayed, free = training._parameter_groups(method, 0.1)
+    decayed, free = method.parameter_groups(RunConfig(weight_decay=0.1))
     assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
     assert {p.dim() for p in decayed["params"]} == {2} and {p.dim() for p in free["params"]} == {1}
     assert len(decayed["params"]) + len(free["params"]) == len(list(method.parameters()))
+
+
+def test_the_loop_takes_the_methods_parameter_groups(tiny_bert, sentences):
+    """A group without a learning rate stands still."""
+    method, corpus, config = build(tiny_bert, sentences, max_steps=2)
+    still = method.encoder.backbone.embeddings.word_embeddings.weight
+    moving = [p for p in method.parameters() if p is not still]
+    method.parameter_groups = lambda config: [{"params": [still], "lr": 0.0}, {"params": moving, "lr": 2e-3}]
+    before = [p.detach().clone() for p in (still, *moving)]
+    history = training.train(method, corpus, config, dev=None).history
+    changed = [not torch.equal(*pair) for pair in zip(before, (still, *moving), strict=True)]
+    assert not changed[0] and sum(changed) > 10
+    assert history.learning_rate[0] == 0.0  # that of the first group
+
+
+def test_decay_acts_in_the_loop(tiny_bert, sentences):
+    norms = []
+    for decay in (0.0, 1.0):
+        method, corpus, config = build(tiny_bert, sentences, max_steps=3, weight_decay=decay, schedule="constant")
+        training.train(method, corpus, config, dev=None)
+        norms.append(float(method.encoder.backbone.embeddings.word_embeddings.weight.detach().norm()))
+    assert norms[1] == pytest.approx(norms[0] * (1 - 1e-3) ** 3, rel=1e-4)
+
+
+def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sentences):
+    method, corpus, config = build(tiny_bert, sentences, max_steps=3)
+    expected = training.train(method, corpus, config, dev=None).history
+    method, corpus, config = build(tiny_bert, sentences, max_steps=3)
+    steps = []
+    method.after_step = lambda: steps.append(len(steps) + 1)
+    method.logged = lambda: {"after_step": float(len(steps))}
+    history = training.train(method, corpus, config, dev=None).history
+    assert history.after_step.tolist() == [1, 2, 3]
+    pd.testing.assert_frame_equal(history.drop(columns="after_step"), expected)
 
 
 def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
@@ -184,6 +218,27 @@ def test_one_slow_save_does_not_put_off_the_next_for_ever(
     method, corpus, config = build(tiny_bert, sentences, max_steps=4)
     training.train(method, corpus, config, dev=None, checkpoint=tmp_path / "checkpoint.pt")
     assert len(saves) == expected
+
+
+def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(tiny_bert, sentences, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
+    real, saves = torch.save, []
+
+    def save(content, path):
+        saves.append(path)
+        if len(saves) == 2:
+            Path(path).write_bytes(b"half")
+            raise OSError("no space left")
+        real(content, path)
+
+    monkeypatch.setattr(torch, "save", save)
+    checkpoint = tmp_path / "unfinished" / "checkpoint.pt"
+    method, corpus, config = build(tiny_bert, sentences, max_steps=4)
+    with pytest.raises(OSError, match="no space left"):
+        training.train(method, corpus, config, dev=None, checkpoint=checkpoint)
+    assert torch.load(checkpoint, weights_only=True)["progress"]["step"] == 1
+    assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
 
 CHILD = """
@@ -229,14 +284,14 @@ def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert
     output = resumed.communicate()[0].splitlines()
     assert output[0] == "in step 12" and resumed.returncode == 0
     expected = Path(whole.communicate()[0].splitlines()[-1])
-    found = Path(output[-1])
-    assert found.name == expected.name
+    finished = Path(output[-1])
+    assert finished.name == expected.name
     for name in ("metrics.json", "history.csv", "config.yaml"):
-        assert (found / name).read_bytes() == (expected / name).read_bytes(), name
+        assert (finished / name).read_bytes() == (expected / name).read_bytes(), name
     weights = sorted((expected / "encoder").glob("*.safetensors"))
     assert len(weights) == 1 + bool(method)  # the late head lies beside the model
     for path in weights:
-        assert (found / "encoder" / path.name).read_bytes() == path.read_bytes(), path.name
+        assert (finished / "encoder" / path.name).read_bytes() == path.read_bytes(), path.name
     assert not list((tmp_path / "killed/.unfinished").glob("*/checkpoint.pt"))
 
 
@@ -247,10 +302,10 @@ sys.path.insert(0, sys.argv[1])
 from tests.test_training import losses_and_gradients
 cases, folder = eval(sys.argv[2]), Path(sys.argv[3])
 sentences = (folder / "sentences.txt").read_text().split("\\n")
-found = {name: losses_and_gradients(Path(sys.argv[4]), sentences, options) for name, options in cases.items()}
+results = {name: losses_and_gradients(Path(sys.argv[4]), sentences, options) for name, options in cases.items()}
 assert dist.get_world_size() == 2
 if dist.get_rank() == 0:
-    torch.save(found, folder / "two.pt")
+    torch.save(results, folder / "two.pt")
 """
 
 
@@ -295,15 +350,14 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
         np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-4, err_msg=case)
         assert set(one["gradients"]) == set(two["gradients"]), case
         for name, gradient in one["gradients"].items():
-            found = two["gradients"][name]
-            torch.testing.assert_close(found, gradient, rtol=1e-3, atol=1e-5, msg=f"{case}: {name}")
+            torch.testing.assert_close(two["gradients"][name], gradient, rtol=1e-3, atol=1e-5, msg=f"{case}: {name}")
 
 
 def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_path):
     """What `accelerate launch -m lib.runs` does: locks, dev evaluation on one process, one finished folder."""
     parameters = tmp_path / "p.yaml"
     parameters.write_text(
-        f"corpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\neval_every: 2\nmax_length: 16\n"
+        f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\neval_every: 2\nmax_length: 16\n"
     )
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),

@@ -1,11 +1,12 @@
-"""Attention read from an encoder: padding, positive and negative pairs, sentence shapes."""
+"""Attention read from an encoder: padding, positive and negative pairs, where attention goes."""
 
 import numpy as np
 import pytest
 import torch
 
-from lib import attention
-from lib.encoder import EncoderError, SentenceEncoder
+from lib.analysis import attention
+from lib.checks import EncoderError
+from lib.encoders import SentenceEncoder
 from lib.losses import attention_mutual_information
 
 
@@ -22,23 +23,23 @@ def test_maps_sum_to_one_over_the_tokens_and_are_zero_at_the_padding(encoder):
 
 def test_information_of_a_pair_is_minus_the_loss_of_this_pair(encoder):
     text = "the dog runs in the park"
-    found = attention.pair_information(encoder, [text], [text], layers=(0, 1), seed=3)
+    information = attention.pair_information(encoder, [text], [text], layers=(0, 1), seed=3)
     torch.manual_seed(3)
     maps, _ = attention.attention_of(encoder.train(), [text, text], (0, 1))
     options = {"valid": torch.ones(1, 8, 8, dtype=torch.bool), "valid_fraction_factor": False}
     expected = -attention_mutual_information(maps[:, :1], maps[:, 1:], **options)
-    assert found == pytest.approx([expected.item()], rel=1e-5)
+    assert information == pytest.approx([expected.item()], rel=1e-5)
 
 
 def test_copies_tell_more_of_each_other_than_other_sentences(encoder, sentences):
     first, second = sentences[:40], sentences[40:80]
     state, mode = torch.get_rng_state(), encoder.training
-    own = attention.pair_information(encoder, first, first, layers=(0, 1))
-    other = attention.pair_information(encoder, first, second, layers=(0, 1))
-    assert own.shape == (40,) and own.mean() > 1.5 * other.mean()
+    same = attention.pair_information(encoder, first, first, layers=(0, 1))
+    different = attention.pair_information(encoder, first, second, layers=(0, 1))
+    assert same.shape == (40,) and same.mean() > 1.5 * different.mean()
     assert attention.pair_cosine(encoder, first, first).mean() > attention.pair_cosine(encoder, first, second).mean()
     assert torch.equal(torch.get_rng_state(), state) and encoder.training is mode
-    np.testing.assert_array_equal(own, attention.pair_information(encoder, first, first, layers=(0, 1)))
+    np.testing.assert_array_equal(same, attention.pair_information(encoder, first, first, layers=(0, 1)))
 
 
 def test_layers_beyond_the_backbone_are_refused(encoder):
@@ -46,34 +47,15 @@ def test_layers_beyond_the_backbone_are_refused(encoder):
         attention.attention_of(encoder, ["snow"], (2,))
 
 
-def test_shapes_without_a_parser(monkeypatch):
-    monkeypatch.setattr(attention, "_parser", lambda: None)
-    shapes, meaning = attention.structures(["Yes, it is.", "No, we do.", "Yes, it is", "Is it?"])
-    assert shapes[0] == shapes[1] and len(set(shapes)) == 3 and "punctuation" in meaning
-
-
-def test_trees_with_a_parser(monkeypatch):
-    class Token:
-        def __init__(self, relation, head):
-            self.dep_, self.head = relation, type("Head", (), {"i": head})
-
-    class Parser:
-        def pipe(self, texts):
-            return [[Token("nsubj", 1), Token("ROOT", 1)] for _ in texts]
-
-    monkeypatch.setattr(attention, "_parser", Parser)
-    trees, meaning = attention.structures(["Dogs run", "Cats sleep"])
-    assert trees == ["nsubj:1 ROOT:1"] * 2 and "dependency" in meaning
-
-
 def test_a_table_of_pairs_holds_both_quantities(encoder, sentences):
     first, second = sentences[:5], sentences[5:10]
-    groups = {"same": (first, first), "other": (first, second)}
+    groups = {"same": (first, first), "different": (first, second)}
     table = attention.pair_table({"one": encoder}, groups, layers=(0, 1))
-    assert table.groupby("group", sort=False).size().to_dict() == {"same": 5, "other": 5}
-    other = table[table.group == "other"]
-    np.testing.assert_array_equal(other.cosine, attention.pair_cosine(encoder, first, second))
-    np.testing.assert_array_equal(other.information, attention.pair_information(encoder, first, second, layers=(0, 1)))
+    assert table.groupby("group", sort=False).size().to_dict() == {"same": 5, "different": 5}
+    different = table[table.group == "different"]
+    np.testing.assert_array_equal(different.cosine, attention.pair_cosine(encoder, first, second))
+    information = attention.pair_information(encoder, first, second, layers=(0, 1))
+    np.testing.assert_array_equal(different.information, information)
 
 
 def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
@@ -88,21 +70,12 @@ def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
     assert not encoder.training
 
 
-def test_pairs_are_built_alike_or_differently(monkeypatch):
-    monkeypatch.setattr(attention, "_parser", lambda: None)
-    texts = ["one two", "three four", "one two", "yes, it is", "no, we do", "a b c d e"]
-    groups, meaning = attention.pairs_by_structure(texts)
-    assert groups["built alike"] == (["one two", "yes, it is"], ["three four", "no, we do"])
-    assert groups["built differently"] == (["one two", "yes, it is"], ["no, we do", "three four"])
-    assert "punctuation" in meaning
-
-
 def by_sentence(encoder, text):
     """Attention [layers, heads, L, L] and hidden states [layers, L, D] of one sentence from the plain backbone."""
-    peer = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
-    inputs = peer.tokenizer(text, return_tensors="pt")
+    plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
+    inputs = plain.tokenizer(text, return_tensors="pt")
     with torch.no_grad():
-        output = peer.backbone(**inputs, output_attentions=True, output_hidden_states=True)
+        output = plain.backbone(**inputs, output_attentions=True, output_hidden_states=True)
     return torch.cat(output.attentions), torch.cat(output.hidden_states[1:]), inputs["input_ids"][0].tolist()
 
 
@@ -116,18 +89,19 @@ def test_token_shares_are_means_over_sentences_heads_and_queries(encoder, senten
             expected[:, groups.get(piece, 4)] += maps[:, :, :, key].mean((1, 2)).numpy() / len(texts)
             tokens[groups.get(piece, 4)] += 1 / len(ids) / len(texts)
     for batch_tokens in (9, 2048):
-        found = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
-        assert encoder.training and list(found.group[:5]) == list(attention.TOKEN_GROUPS)
-        np.testing.assert_allclose(found.share.to_numpy().reshape(2, 5), expected, atol=1e-5)
-        np.testing.assert_allclose(found.tokens[:5], tokens, atol=1e-6)
+        shares = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
+        assert encoder.training and list(shares.group[:5]) == list(attention.TOKEN_GROUPS)
+        np.testing.assert_allclose(shares.share.to_numpy().reshape(2, 5), expected, atol=1e-5)
+        np.testing.assert_allclose(shares.tokens[:5], tokens, atol=1e-6)
 
 
 def test_mean_attention_takes_the_sentences_that_are_long_enough(encoder):
     texts = ["snow", "the dog runs in the park", "a cat eats in the house"]
     expected = np.mean([by_sentence(encoder, text)[0][:, :, :5, :5].mean(1).numpy() for text in texts[1:]], axis=0)
-    found = attention.mean_attention(encoder, texts, length=5)
-    np.testing.assert_allclose(found.value.to_numpy().reshape(2, 5, 5), expected, atol=1e-5)
-    assert found.iloc[7].tolist()[:3] == [0, 1, 2]
+    for batch_tokens in (9, 2048):
+        mean = attention.mean_attention(encoder, texts, length=5, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(mean.value.to_numpy().reshape(2, 5, 5), expected, atol=1e-5)
+    assert mean.iloc[7].tolist()[:3] == [0, 1, 2]
     assert attention.mean_attention(encoder, texts, length=30).empty
 
 
@@ -137,5 +111,5 @@ def test_cls_energies_are_those_of_each_sentence(encoder, sentences):
         hidden = by_sentence(encoder, text)[1]
         expected += (hidden[:, 0].norm(dim=-1) / hidden[:, 1:].flatten(1).norm(dim=-1)).numpy() / 7
     for batch_tokens in (12, 2048):
-        found = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        energies = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
+        np.testing.assert_allclose(energies, expected, rtol=1e-5)

@@ -1,11 +1,11 @@
-import math
+"""Geometry against obvious loops and values computed by hand."""
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.geometry import (
+from lib.analysis.geometry import (
     alignment,
     attention_entropy,
     attention_shares,
@@ -25,9 +25,9 @@ def test_uniformity_equals_pdist_and_does_not_depend_on_the_block_size():
 
 def test_alignment_equals_the_loop():
     x, y = torch.randn(2, 9, 4)
-    each = [float(((a / a.norm()) - (b / b.norm())).norm() ** 2) for a, b in zip(x, y, strict=True)]
-    assert alignment(x, y).item() == pytest.approx(sum(each) / 9, rel=1e-5)
-    assert alignment(x, y, alpha=1).item() == pytest.approx(sum(math.sqrt(e) for e in each) / 9, rel=1e-5)
+    distances = [float(((a / a.norm()) - (b / b.norm())).norm()) for a, b in zip(x, y, strict=True)]
+    assert alignment(x, y).item() == pytest.approx(sum(d**2 for d in distances) / 9, rel=1e-5)
+    assert alignment(x, y, alpha=1).item() == pytest.approx(sum(distances) / 9, rel=1e-5)
 
 
 def test_hand_values():
@@ -73,8 +73,8 @@ def test_cls_energy_is_the_first_vectors_length_over_that_of_all_others():
     mask = torch.tensor([[1, 1, 1, 0]])
     assert cls_energy(hidden, mask).tolist() == pytest.approx([5 / 3])
     layers = torch.stack([hidden, 2 * hidden, hidden + 1])
-    found = cls_energy(layers, mask)
-    assert found.shape == (3, 1) and found[0, 0] == found[1, 0] != found[2, 0]
+    energies = cls_energy(layers, mask)
+    assert energies.shape == (3, 1) and energies[0, 0] == energies[1, 0] != energies[2, 0]
 
 
 def test_attention_shares_are_those_of_the_obvious_loop():
@@ -86,7 +86,7 @@ def test_attention_shares_are_those_of_the_obvious_loop():
     attention[:, 1, :, 3:, :3] = 0.7  # padded queries do not count
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     groups = torch.tensor([[0, 2, 1, 2, 1], [0, 2, 2, 0, 0]])
-    found = attention_shares(attention, mask, groups, 3)
+    shares = attention_shares(attention, mask, groups, 3)
     for layer in range(2):
         for n, length in enumerate(lengths):
             expected = [0.0] * 3
@@ -94,5 +94,5 @@ def test_attention_shares_are_those_of_the_obvious_loop():
                 for query in range(length):
                     for key in range(length):
                         expected[groups[n, key]] += attention[layer, n, head, query, key].item() / 3 / length
-            assert found[layer, n].tolist() == pytest.approx(expected, abs=1e-6)
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, 2))
+            assert shares[layer, n].tolist() == pytest.approx(expected, abs=1e-6)
+    torch.testing.assert_close(shares.sum(-1), torch.ones(2, 2))

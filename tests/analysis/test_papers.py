@@ -1,8 +1,10 @@
+"""The published tables are complete, and are compared with measured rows as a reader would by hand."""
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib import papers
+from lib.analysis import papers
 
 
 def test_every_table_is_rectangular_and_every_printed_average_is_the_mean_or_has_a_note():
@@ -46,7 +48,7 @@ def test_wide_keeps_the_printed_order():
     assert papers.wide("simcse", "Table 6").index[0] == "[CLS] w/ MLP"
 
 
-def test_unknown_names_say_what_there_is():
+def test_an_unknown_name_is_answered_with_what_there_is():
     with pytest.raises(KeyError, match="simcse"):
         papers.load("nothing")
     with pytest.raises(KeyError, match="Table 5"):
@@ -65,9 +67,9 @@ def test_compare():
 
 
 def test_seed_statistics():
-    found = papers.seed_statistics([1.0, 2.0, 3.0, 4.0])
-    assert (found["mean"], found["min"], found["max"], found["n"]) == (2.5, 1.0, 4.0, 4)
-    assert 1.0 <= found["low"] < 2.5 < found["high"] <= 4.0
+    statistics = papers.seed_statistics([1.0, 2.0, 3.0, 4.0])
+    assert [statistics[name] for name in ("mean", "min", "max", "n")] == [2.5, 1.0, 4.0, 4]
+    assert 1.0 <= statistics["low"] < 2.5 < statistics["high"] <= 4.0
 
 
 def test_a_cell_with_a_deviation_is_two_columns():
@@ -86,8 +88,8 @@ def test_gains_are_paired_and_not_differences_of_means():
     rows = [("a", 1, 10, 50.0), ("b", 1, 10, 53.0), ("a", 2, 10, 60.0), ("b", 2, 10, 61.0)]
     rows += [("a", 1, 99, 70.0), ("b", 1, 99, 69.0), ("b", 2, 99, 1.0)]  # the last one has no partner
     frame = pd.DataFrame(rows, columns=["method", "seed", "size", "score"], index=range(10, 17))
-    found = papers.gains(frame, over="a", value="score", paired=["size", "seed"])
-    assert found.dropna().to_dict() == {10: 0, 11: 3, 12: 0, 13: 1, 14: 0, 15: -1}
+    gains = papers.gains(frame, over="a", value="score", paired=["size", "seed"])
+    assert gains.dropna().to_dict() == {10: 0, 11: 3, 12: 0, 13: 1, 14: 0, 15: -1}
     table = papers.gain_table(frame, over="a", value="score", by=["size", "method"])
     assert table.loc[(10, "b"), ["mean", "gain", "smallest gain", "largest gain", "seeds"]].tolist() == [57, 2, 1, 3, 2]
     alone = papers.gain_table(frame[frame["size"] == 10], over="a", value="score")

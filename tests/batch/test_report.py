@@ -1,4 +1,4 @@
-"""lib.report: pages, figures, and an index that works without a network."""
+"""lib.batch.report: pages, figures, and an index that works without a network."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from lib import report, session
+from lib import session
+from lib.batch import report
 
 
 def external(page: str) -> set[str]:
@@ -22,13 +23,13 @@ def written(tmp_path, monkeypatch):
     """The folder of a report on a finished and a failed notebook, and one that was cut off."""
     monkeypatch.setattr(session, "git_commit", lambda: "abc1234")
     top = v4.new_markdown_cell("# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds.")
-    ended = [
+    endings = [
         {"status": "finished", "reason": "", "seconds": 61.0},
         {"status": "failed", "reason": "cell [2] stopped with ValueError: <b>", "seconds": 3725.0},
         None,
     ]
     notebooks = [tmp_path / f"{number}_toy-a=b.ipynb" for number in range(3)]
-    for path, batch in zip(notebooks, ended, strict=True):
+    for path, batch in zip(notebooks, endings, strict=True):
         cells = [v4.new_code_cell("shown = 1")] if batch is None else [top, v4.new_code_cell("shown = 1")]
         nbformat.write(v4.new_notebook(cells=cells, metadata={"batch": batch} if batch else {}), path)
     (tmp_path / "figures").mkdir()

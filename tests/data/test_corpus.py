@@ -1,15 +1,13 @@
-"""Readers of training data: formats, strictness, sampling, tokenising once."""
+"""Training corpora: formats, roles, strictness, sampling, names."""
 
 import gzip
+import hashlib
 
-import numpy as np
 import pytest
 
-from lib import augment
-from lib.config import ConfigError
-from lib.data import Corpus, DataError, files, load_corpus, load_sts, tokenize_corpus
-from lib.data import tokenized as tokenized_module
-from lib.encoder import SentenceEncoder
+from lib.checks import DataError
+from lib.data import Corpus, load_corpus, load_sts
+from lib.data.corpus import ROLES
 
 
 def test_sentences_from_text_gzip_and_pattern(tmp_path):
@@ -31,7 +29,44 @@ def test_triples_and_pairs(tmp_path):
     triples = load_corpus("t.csv", tmp_path)
     assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", " "), ("d", "z"))
     (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
-    assert load_corpus("p.tsv", tmp_path).kind == "pairs"
+    pairs = load_corpus("p.tsv", tmp_path)
+    assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
+
+
+@pytest.mark.parametrize(
+    "header, roles, kind",
+    [
+        ("anchor", ("anchor",), "sentences"),
+        ("anchor, positive ,hard_negative", ROLES, "triples"),
+        ("anchor,positive,negative", ROLES, "triples"),
+        ("anchor,negative", ("anchor", "negative"), "columns anchor, negative"),
+        ("\ufeffanchor,hard_negative", ("anchor", "hard_negative"), "columns anchor, hard_negative"),
+        ("anchor,b,positive,d", ("anchor", "b", "positive", "d"), "columns anchor, b, positive, d"),
+        ("positive,anchor", ROLES[:2], "pairs"),  # by position: it does not begin with anchor
+    ],
+)
+def test_a_header_of_roles(tmp_path, header, roles, kind):
+    (tmp_path / "a.csv").write_text(header + "\n" + ",".join("wxyz"[: len(roles)]) + "\n", encoding="utf8")
+    corpus = load_corpus("a.csv", tmp_path)
+    assert (corpus.roles, corpus.kind) == (roles, kind)
+    assert corpus.columns == tuple((cell,) for cell in "wxyz"[: len(roles)])
+
+
+@pytest.mark.parametrize(
+    "columns, roles",
+    [(4, ()), (2, ("anchor",)), (2, ("positive", "anchor")), (3, ("anchor", "b", "b")), (2, ("anchor", "")), (0, ())],
+)
+def test_roles_that_do_not_fit_are_refused(columns, roles):
+    with pytest.raises(DataError, match=f"corpus 'x' has {columns} columns and the roles .*'anchor' first"):
+        Corpus("x", (("a",),) * columns, roles)
+
+
+def test_a_sample_keeps_rows_and_roles_together():
+    roles = ("anchor", "a", "b", "c")
+    corpus = Corpus("x", tuple(tuple(f"{role} {i}" for i in range(30)) for role in roles), roles).sample(7, 5)
+    assert corpus.roles == roles
+    for row in zip(*corpus.columns, strict=True):
+        assert len({cell.split()[1] for cell in row}) == 1 and [cell.split()[0] for cell in row] == list(roles)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +77,12 @@ def test_triples_and_pairs(tmp_path):
         ("a.txt.gz", gzip.compress(b"sentence\n" * 1000, mtime=0)[:-20], "truncated or damaged"),
         ("a.txt.gz", b"not gzip at all", "truncated or damaged"),
         ("a.csv", b"", "is empty"),
+        ("a.csv", b"sent0,sent1\n", "no sentence"),
+        ("a.csv", b'"open,' + b"x" * 200_000, "quote sign left open"),
         ("a.csv", b'sent0,sent1\n"open,' + b"x" * 200_000 + b"\n", "quote sign left open"),
-        ("a.csv", b"only\nx\n", "header has 1 columns"),
+        ("a.csv", b"only\nx\n", "header has 1 columns .*2 columns .*begins with anchor"),
+        ("a.csv", b"a,b,c,d\n1,2,3,4\n", "header has 4 columns .*2 columns .*begins with anchor"),
+        ("a.csv", b"anchor,a,a\n1,2,3\n", "a role of its own"),
         ("a.csv", b"sent0,sent1,hard_neg\na,b\n", "row 2: 2 columns"),
         ("wiki1m_for_simcse.txt", b"one\ntwo\n", "expected 1,000,000 lines, found 2"),
         ("nli_for_simcse.csv", b"sent0,sent1,hard_neg\na,b,c\n", "expected 275,601 rows, found 1"),
@@ -72,49 +111,18 @@ def test_sample_is_a_function_of_the_seed(sentences):
         corpus.sample(201, 0)
 
 
-def test_fingerprint_depends_on_content_only(sentences):
-    assert Corpus("a", (("x", "y"),)).fingerprint() == Corpus("b", (("x", "y"),)).fingerprint()
-    assert Corpus("a", (("x", "y"),)).fingerprint() != Corpus("a", (("x",), ("y",))).fingerprint()
-
-
-def test_tokenised_once_and_padded_as_the_tokenizer_does(tiny_bert, sentences, monkeypatch):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    corpus = Corpus("x", (tuple(sentences[:50]), tuple(sentences[50:100])))
-    monkeypatch.setattr(tokenized_module, "CHUNK", 16)
-    tokens = tokenize_corpus(corpus, encoder, max_length=8)
-    monkeypatch.setattr(encoder, "tokenize", lambda *a: pytest.fail("tokenised again"))
-    again = tokenize_corpus(corpus, encoder, max_length=8)
-    np.testing.assert_array_equal(tokens.ids, again.ids)
-    rows = np.array([3, 49, 0])
-    batch = again.batch(rows)
-    texts = [s for i in rows for s in (sentences[i], sentences[50 + i])]
-    expected = encoder.tokenizer(texts, truncation=True, max_length=8, padding=True, return_tensors="pt")
-    assert batch["input_ids"].shape[:2] == (3, 2)
-    assert (batch["input_ids"].flatten(0, 1) == expected["input_ids"]).all()
-    assert (batch["attention_mask"].flatten(0, 1) == expected["attention_mask"]).all()
-
-
-def test_another_length_content_or_prompt_is_another_array(tiny_bert, sentences, tmp_path):
-    corpus = Corpus("x", (tuple(sentences[:20]),))
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    prompted = SentenceEncoder.from_pretrained(tiny_bert, pooling="mask_prompt")
-    tokenize_corpus(corpus, encoder, max_length=8)
-    tokenize_corpus(corpus, encoder, max_length=9)
-    tokenize_corpus(corpus.sample(10, 0), encoder, max_length=8)
-    tokenize_corpus(corpus, prompted, max_length=20)
-    assert len(list((tmp_path / "cache/tokens").iterdir())) == 4
-
-
-def test_long_texts_are_split_where_the_method_asks_for_it(tiny_bert, sentences):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    texts = (" ".join(sentences[:3]), sentences[3], " ".join(sentences[4:9]))
-    tokens = tokenize_corpus(Corpus("texts", (texts,)), encoder, max_length=10, split=True)
-    opening, closing = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
-    rows = [tokens.ids[a:b].tolist() for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
-    assert all(len(row) <= 10 and (row[0], row[-1]) == (opening, closing) for row in rows)
-    whole = [i for text in texts for i in encoder.tokenizer(text, add_special_tokens=False)["input_ids"]]
-    assert [i for row in rows for i in row[1:-1]] == whole and len(rows) > 3
-    assert len(tokenize_corpus(Corpus("texts", (texts,)), encoder, max_length=10)) == 3  # another array
+def test_fingerprint_depends_on_text_and_roles_only():
+    pairs = Corpus("a", (("x", "y"), ("z", "é")))
+    assert pairs.fingerprint() == Corpus("b", pairs.columns, ROLES[:2]).fingerprint()
+    assert pairs.fingerprint() == hashlib.sha256("2x\x00y\x01z\x00é\x01".encode()).hexdigest()
+    others = [
+        Corpus("a", (("x", "y", "z", "é"),)),
+        Corpus("a", (("x",), ("y",), ("z",), ("é",)), ("anchor", "b", "c", "d")),
+        Corpus("a", pairs.columns[::-1]),
+        Corpus("a", pairs.columns, ("anchor", "hard_negative")),
+        Corpus("a", pairs.columns, ("anchor", "other")),
+    ]
+    assert len({pairs.fingerprint(), *(corpus.fingerprint() for corpus in others)}) == 6
 
 
 def test_several_patterns(tmp_path):
@@ -127,45 +135,10 @@ def test_several_patterns(tmp_path):
         load_corpus("a/x.txt,c/x.txt", tmp_path)
 
 
-def test_a_damaged_cache_is_named(tiny_bert, sentences, tmp_path):
-    corpus, encoder = Corpus("x", (tuple(sentences[:20]),)), SentenceEncoder.from_pretrained(tiny_bert)
-    tokenize_corpus(corpus, encoder, max_length=8)
-    folder = next((tmp_path / "cache/tokens").iterdir())
-    np.save(folder / "ids.npy", np.zeros(3, dtype=np.int32))
-    with pytest.raises(DataError, match="delete it"):
-        tokenize_corpus(corpus, encoder, max_length=8)
-
-
-def test_augmentations():
-    random = np.random.default_rng(0)
-    sentence = "one two three four five six seven eight nine ten"
-    words = sentence.split()
-    crop = augment.augment(sentence, "crop", 0.3, random)
-    assert len(crop.split()) == 7 and crop in sentence
-    assert len(augment.augment(sentence, "delete_one_word", 0, random).split()) == 9
-    assert sorted(augment.augment(sentence, "shuffle", 0, random).split()) == sorted(words)
-    kept = [len(augment.augment(sentence, "word_deletion", 0.2, random).split()) for _ in range(500)]
-    assert np.mean(kept) == pytest.approx(8, abs=0.2)
-    repeated = augment.augment(sentence, "word_repetition", 0.3, random).split()
-    assert list(dict.fromkeys(repeated)) == words
-    for name in ("crop", "word_deletion", "delete_one_word", "shuffle", "word_repetition"):
-        assert augment.augment("word", name, 0.9, random) == "word"
-        assert augment.augment("two words", name, 0.9, random)
-
-
-def test_augmented_corpus_is_pairs_and_repeats_for_a_seed(sentences):
-    corpus = Corpus("x", (tuple(sentences),))
-    pairs = augment.augment_corpus(corpus, "word_deletion(0.2)", 3)
-    assert pairs.kind == "pairs" and pairs == augment.augment_corpus(corpus, "word_deletion(0.2)", 3)
-    assert augment.augment_corpus(corpus, "none", 3) is corpus
-    with pytest.raises(ConfigError, match="plain sentences"):
-        augment.augment_corpus(pairs, "shuffle", 0)
-
-
-def test_every_count_of_the_manifest_is_a_number():
-    manifest = files.manifest()
-    scored = {name: sum(s for _, s in task["subsets"].values()) for name, task in manifest["sts"].items()}
-    assert scored == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+def test_a_pattern_leaves_hidden_files_out(tmp_path):
+    (tmp_path / ".a.txt.lock").write_text("")
+    (tmp_path / "a.txt").write_text("One.\n")
+    assert load_corpus("*.txt*", tmp_path).name == "a.txt"
 
 
 def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lib import demo
+from lib.checks import DataError
+from lib.data import demo
 
 NUMPY_STYLE = """
     Return the ``mean`` of an array, see :func:`~numpy.median` for another one.
@@ -128,14 +129,15 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
     assert demo.docstring_sentences().equals(frame)  # from the cache
     monkeypatch.setattr(demo, "_installed", lambda: {"package": ("1.1", package)})
     assert len(demo.docstring_sentences()) == 1
+    monkeypatch.setenv("CSE_CACHE", str(package / "b.py"))
+    with pytest.raises(DataError, match="the cache .*/b.py/demo cannot be written .*: set CSE_CACHE"):
+        demo.docstring_sentences()
 
 
 def test_labelled_sentences():
     for split in ("dev", "test"):
         first, second, gold = demo.similarity(split)
         assert len(first) == len(second) == len(gold) > 0 and 0 <= min(gold) < max(gold) <= 5
-    with pytest.raises(ValueError, match="dev, test"):
+    with pytest.raises(DataError, match="no split 'train': choose from dev, test"):
         demo.similarity("train")
     assert all(len(row) == 3 and all(row) for row in demo.triples())
-    texts, labels = demo.topics()
-    assert len(texts) == len(labels) > len(set(labels)) > 1

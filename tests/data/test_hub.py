@@ -5,7 +5,8 @@ import tarfile
 
 import pytest
 
-from lib.data import DataError, __main__, hub, load_corpus
+from lib.checks import DataError
+from lib.data import __main__, hub, load_corpus
 
 
 def test_a_local_file_is_never_fetched(tmp_path, monkeypatch):
@@ -63,6 +64,9 @@ def test_no_network_is_one_sentence(tmp_path, capsys, monkeypatch):
     assert "could not be fetched (ConnectionError)" in capsys.readouterr().err
     assert __main__.main(["check", "everything", "--data-dir", str(tmp_path / "data")]) == 1
     assert "choose from wiki1m, nli, senteval" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        __main__.main(["check", "--data-dir", str(tmp_path / "none")])
+    assert "none' is not a folder" in capsys.readouterr().err
 
 
 def test_any_other_hub_data_set_by_columns(tmp_path, monkeypatch):
@@ -71,5 +75,27 @@ def test_any_other_hub_data_set_by_columns(tmp_path, monkeypatch):
     table = datasets.Dataset.from_dict({"id": [1, 2], "a": ["x", "y"], "b": ["u", "v"]})
     monkeypatch.setattr(datasets, "load_dataset", lambda name, split: table)
     assert load_corpus("hub:user/set:a,b", tmp_path).columns == (("x", "y"), ("u", "v"))
+    assert load_corpus("hub:user/set", tmp_path).columns == (("1", "2"),)
+    corpus = load_corpus("hub:user/set:anchor=b,c=a,d=id,e=a", tmp_path)
+    assert corpus.roles == ("anchor", "c", "d", "e") and corpus.name == "user/set"
+    assert corpus.columns == (("u", "v"), ("x", "y"), ("1", "2"), ("x", "y"))
     with pytest.raises(DataError, match=r"asked for \['c'\]"):
         load_corpus("hub:user/set:c", tmp_path)
+
+
+@pytest.mark.parametrize("columns", ["a,b,c,d", "anchor=a,b", "positive=a,anchor=b", "anchor=a,b=b,b=c"])
+def test_roles_are_checked_before_anything_is_loaded(tmp_path, monkeypatch, columns):
+    import datasets
+
+    monkeypatch.setattr(datasets, "load_dataset", lambda *a, **k: pytest.fail("loaded"))
+    with pytest.raises(DataError, match="corpus 'user/set' has . columns and the roles .*<role>=<column>"):
+        load_corpus(f"hub:user/set:{columns}", tmp_path)
+
+
+def test_a_cut_off_archive_leaves_nothing(tmp_path, monkeypatch):
+    source = archive(tmp_path / "senteval.tar", "SentEval/data/downstream/MR/rt-polarity.pos")
+    source.write_bytes(source.read_bytes()[:513])
+    monkeypatch.setattr(hub, "_download", lambda *a: source)
+    with pytest.raises(DataError, match="senteval.tar is truncated or damaged"):
+        hub.fetch("senteval", tmp_path / "data")
+    assert [path.name for path in (tmp_path / "data/senteval").iterdir()] == [".downstream.lock"]

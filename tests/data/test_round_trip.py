@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lib import augment, round_trip, runs
-from lib.config import ConfigError, RunConfig
-from lib.data import Corpus, DataError, load_corpus
+from lib import runs
+from lib.checks import ConfigError, DataError
+from lib.config import RunConfig
+from lib.data import Corpus, augment, load_corpus, round_trip
 
 
 def marian(folder, sentences, seed):
@@ -46,7 +47,7 @@ def marians(tmp_path_factory, sentences):
 @pytest.fixture
 def models(marians, monkeypatch):
     """The two folders; what the models generate is known: the first turns the tokens round, the second drops one."""
-    real = round_trip._Translator._load
+    real = round_trip._Translator.model.func
 
     def load(self):
         config, turn = real(self).config, self.name == marians[0]
@@ -58,7 +59,7 @@ def models(marians, monkeypatch):
 
         return SimpleNamespace(config=config, device=torch.device("cpu"), generate=generate)
 
-    monkeypatch.setattr(round_trip._Translator, "_load", load)
+    monkeypatch.setattr(round_trip._Translator, "model", property(load))
     return marians
 
 
@@ -73,10 +74,10 @@ def by_hand(text, models):
 
 def test_every_sentence_keeps_its_place_whatever_it_is_batched_with(models, sentences):
     texts = sentences[:70]  # three batches
-    found = round_trip.round_trip(texts, *models)
-    assert found == [by_hand(text, models) for text in texts]
-    assert len(set(found)) > 60 and not set(found) & set(texts)
-    assert round_trip.round_trip(texts[:5], *models[::-1]) != found[:5]
+    translated = round_trip.round_trip(texts, *models)
+    assert translated == [by_hand(text, models) for text in texts]
+    assert len(set(translated)) > 60 and not set(translated) & set(texts)
+    assert round_trip.round_trip(texts[:5], *models[::-1]) != translated[:5]
 
 
 def test_the_second_call_translates_nothing_and_a_killed_or_grown_one_goes_on(models, sentences, monkeypatch):
@@ -94,14 +95,17 @@ def test_the_second_call_translates_nothing_and_a_killed_or_grown_one_goes_on(mo
     assert round_trip.round_trip(sentences[:5], *models) == first and len(translated) == 2
     translated.clear()
     assert round_trip.round_trip(sentences[:6], *models)[:5] == first and translated == [2, 2]  # the last chunk is new
+    monkeypatch.setenv("CSE_CACHE", str(files[0]))
+    with pytest.raises(DataError, match="the cache .* cannot be written .*: set CSE_CACHE"):
+        round_trip.round_trip(sentences[:2], *models)
 
 
 def test_an_empty_translation_is_replaced_and_many_are_refused(models, sentences, monkeypatch):
     monkeypatch.setattr(
         round_trip._Translator, "__call__", lambda self, texts: [" ", *(f"new {text}" for text in texts[1:])]
     )
-    found = round_trip.round_trip(sentences[:20], *models)
-    assert found[0] == sentences[0] and found[1] == f"new new {sentences[1]}"
+    translated = round_trip.round_trip(sentences[:20], *models)
+    assert translated[0] == sentences[0] and translated[1] == f"new new {sentences[1]}"
     with pytest.raises(DataError, match="gave nothing for 1 of 3 sentences"):
         round_trip.round_trip(sentences[:3], *models)
 
@@ -113,20 +117,17 @@ def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentence
     assert augment.augment_corpus(corpus, f"round_trip({there},{back})", 0).columns == (expected,)
     pairs = augment.augment_corpus(corpus, f"round_trip_pairs({there}, {back})", 0)
     assert pairs.columns == (corpus.columns[0], expected) and expected != corpus.columns[0]
-    for made, name in ((corpus, "none"), (pairs, "shuffle")):
-        assert augment.kind(corpus, name) == made.kind
-    assert augment.kind(corpus, f"round_trip({there},{back})") == "sentences"
-    with pytest.raises(ConfigError, match="with two models"):
-        augment.parse(f"round_trip({there})")
+    assert augment.roles(corpus, f"round_trip_pairs({there},{back})") == pairs.roles == ("anchor", "positive")
+    assert augment.roles(corpus, f"round_trip({there},{back})") == ("anchor",)
 
 
 def test_nothing_is_translated_before_everything_else_is_checked(models, corpus_file, tiny_bert, monkeypatch):
     monkeypatch.setattr(round_trip._Translator, "__call__", lambda self, texts: pytest.fail("it translates"))
     there, back = models
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_length=16, batch_size=8)
-    config.replace(augmentation=f"round_trip({there},{back})").preflight()
+    runs.preflight(config.replace(augmentation=f"round_trip({there},{back})"))
     wrong = config.replace(augmentation=f"round_trip_pairs({there},{back})", method="tncse")
-    with pytest.raises(ConfigError, match="tncse trains on sentences"):
+    with pytest.raises(ConfigError, match="tncse trains on the columns anchor"):
         runs.run(wrong)
     with pytest.raises(ConfigError, match="max_length"):
         runs.run(config.replace(augmentation=f"round_trip({there},{back})", max_length=2000))
@@ -173,9 +174,9 @@ def test_the_real_model_translates_its_text_and_a_truncated_one_is_refused(maria
     import shutil
 
     texts = sentences[:12]
-    found = round_trip.round_trip(texts, *marians)
-    assert len(found) == 12 and found != texts  # random weights: anything but the text
-    assert round_trip.round_trip(texts[:1], *marians) == found[:1]
+    translated = round_trip.round_trip(texts, *marians)
+    assert len(translated) == 12 and translated != texts  # random weights: anything but the text
+    assert round_trip.round_trip(texts[:1], *marians) == translated[:1]
     broken = tmp_path / "broken"
     shutil.copytree(marians[0], broken)
     weights = (broken / "model.safetensors").read_bytes()
@@ -223,3 +224,34 @@ def test_models_of_the_hub_are_known_by_their_commit(models, marians, sentences,
     assert round_trip.load(name, name)[0].fingerprint == first.replace("c0ffee", "decade")
     translated = round_trip.round_trip(sentences[:3], name, name)
     assert all(translated) and not set(translated) & set(sentences[:3])
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_beside_a_model_never_runs(marians, tmp_path, file):
+    import os
+    import shutil
+    import subprocess
+    import sys
+
+    folder, marker = shutil.copytree(marians[0], tmp_path / "foreign"), tmp_path / "it ran"
+    foreign = f"open({str(marker)!r}, 'w')\nclass Config: pass\nclass Tokenizer: pass\nclass Model: pass\n"
+    (folder / "foreign.py").write_text(foreign)
+    classes = {"AutoConfig": "foreign.Config", "AutoModelForSeq2SeqLM": "foreign.Model"}
+    new = {"model_type": "foreign", "auto_map": classes}
+    if file == "tokenizer_config.json":
+        new = {"tokenizer_class": "Foreign", "auto_map": {"AutoTokenizer": ["foreign.Tokenizer", None]}}
+    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | new))
+    code = (
+        "import sys; from lib.checks import DataError; from lib.data import augment\n"
+        "try: augment.check(f'round_trip({sys.argv[1]},{sys.argv[1]})')\n"
+        "except DataError as error: print(error); sys.exit(3)"
+    )
+    command = [sys.executable, "-c", code, str(folder)]
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=round_trip.paths.root(),
+        env=os.environ | {"HF_MODULES_CACHE": str(tmp_path / "modules")},
+    )  # fmt: skip
+    assert not marker.exists() and "[y/N]" not in ended.stdout + ended.stderr
+    assert ended.returncode == 3, ended.stderr
+    assert "no loadable model" in ended.stdout and len(ended.stdout.splitlines()) == 1
+    assert file != "config.json" or "code of its own, which is never run" in ended.stdout

@@ -1,12 +1,14 @@
 """The SentEval layout: empty gold, splits, counts, truncated files."""
 
+import hashlib
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lib.data import DataError, files, load_sts
+from lib.checks import DataError
+from lib.data import files, load_sts
 from lib.data.sts import STS_TASKS
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
@@ -17,8 +19,18 @@ def data_dir(tmp_path, monkeypatch):
     """A SentEval folder of a few lines, and a manifest that expects just these."""
     counts = {
         "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
-        "sts_benchmark": {"train": 1, "dev": 1, "test": 2},
-        "sick": {p: {"file": f"SICK_{p}.txt", "rows": 1} for p in ("train", "trial", "test")},
+        "sts_tables": {
+            "STS-B": {
+                "header": 0,
+                "columns": [5, 6, 4],
+                "splits": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
+            },
+            "SICK-R": {
+                "header": 1,
+                "columns": [1, 2, 3],
+                "splits": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
+            },
+        },
     }
     monkeypatch.setattr("lib.data.sts.manifest", lambda: counts)
     downstream = tmp_path / "senteval/downstream"
@@ -74,7 +86,8 @@ def test_splits_and_the_two_sick_protocols(data_dir):
         ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2: 'x' is not a gold score"),
         ("STS/STS15-en-test/STS.input.a.txt", "a b\nd\te\nf\tg\n", "line 1: 1 tab-separated"),
         ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
-        ("SICK/SICK_test.txt", "header\n", "expected 1 rows after the header, found 0"),
+        ("SICK/SICK_test.txt", "header\n", "expected 1 lines after the header, found 0"),
+        ("SICK/SICK_test.txt", "header\n1\ta\tb\n", "line 2: 3 tab-separated fields, expected 4"),
     ],
 )
 def test_a_truncated_or_malformed_file_is_named(data_dir, file, content, words):
@@ -87,11 +100,18 @@ def test_a_truncated_or_malformed_file_is_named(data_dir, file, content, words):
 
 
 def test_missing_folder_and_file(data_dir, tmp_path):
-    with pytest.raises(DataError, match="python -m lib.data fetch senteval"):
+    with pytest.raises(DataError, match="senteval/downstream/.* does not exist: .*python -m lib.data fetch"):
         load_sts(tmp_path / "nowhere", "STS-B")
     (data_dir / "senteval/downstream/SICK/SICK_test.txt").unlink()
     with pytest.raises(DataError, match="SICK_test.txt does not exist"):
         load_sts(data_dir, "SICK-R")
+
+
+def test_a_fingerprint_is_of_the_pairs_and_scores_alone(data_dir):
+    task = load_sts(data_dir, "STS-B")
+    text = """(['s2', 's"'], ['t2', 't3'], [2.0, 4.5])"""
+    assert task.fingerprint() == hashlib.sha256(text.encode()).hexdigest()
+    assert task.fingerprint() != load_sts(data_dir, "STS-B", "all").fingerprint()
 
 
 def test_demo_pairs_have_both_splits_and_share_no_sentence(tmp_path):

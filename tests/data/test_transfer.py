@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lib.checks import DataError
 from lib.data import transfer
-from lib.data.errors import DataError
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 
 FILES = {
@@ -69,29 +69,31 @@ def test_tasks_with_their_own_test_set(data_dir: Path) -> None:
     assert (mrpc.train.labels.tolist(), mrpc.test.labels.tolist()) == ([1], [0])
 
 
-@pytest.mark.parametrize(("content", "found"), [(b"good film\n", "found 1;"), (None, "found no such file;")])
-def test_truncated_or_missing_file(data_dir: Path, content: bytes | None, found: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"good film\n", "expected 2 lines, found 1."), (None, "does not exist")]
+)
+def test_truncated_or_missing_file(data_dir: Path, content: bytes | None, words: str) -> None:
     path = data_dir / "senteval" / "downstream" / "MR" / "rt-polarity.pos"
     path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(DataError) as error:
         load_transfer(data_dir, "MR")
-    for part in (str(path), "expected 2 lines", found, "python -m lib.data fetch senteval"):
+    for part in (str(path), words, "python -m lib.data fetch"):
         assert part in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "file", "content"),
+    ("name", "file", "content", "words"),
     [
-        ("SST2", "SST/binary/sentiment-dev", b"a line without a label\n"),
-        ("SST2", "SST/binary/sentiment-dev", b"caf\xe9\t1\n"),
-        ("TREC", "TREC/TREC_10.label", b"ODD:one What ?\n"),
-        ("MRPC", "MRPC/msr_paraphrase_test.txt", b"header\n1\t2\t3\tonly one string\n"),
+        ("SST2", "SST/binary/sentiment-dev", b"a line without a label\n", "line 1, is not in SentEval's format"),
+        ("SST2", "SST/binary/sentiment-dev", b"caf\xe9\t1\n", "not utf-8 text .*fetch it again"),
+        ("TREC", "TREC/TREC_10.label", b"ODD:one What ?\n", "line 1, is not in SentEval's format"),
+        ("MRPC", "MRPC/msr_paraphrase_test.txt", b"header\n1\t2\t3\tone string\n", "line 2, is not in SentEval's"),
     ],
 )
-def test_malformed_file(data_dir: Path, name: str, file: str, content: bytes) -> None:
+def test_malformed_file(data_dir: Path, name: str, file: str, content: bytes, words: str) -> None:
     path = data_dir / "senteval" / "downstream" / file
     path.write_bytes(content)
-    with pytest.raises(DataError, match="fetch it again"):
+    with pytest.raises(DataError, match=words):
         load_transfer(data_dir, name)
 
 
@@ -105,16 +107,16 @@ REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
 
 @pytest.mark.skipif(not (REAL / "senteval" / "downstream").is_dir(), reason="needs CSE_DATA with senteval")
 def test_official_counts() -> None:
-    found = {}
+    counts = {}
     for name in TRANSFER_TASKS:
         task = load_transfer(REAL, name)
         splits = [split for split in (task.train, task.dev, task.test) if split is not None]
-        found[name] = (
+        counts[name] = (
             *(len(split) for split in splits),
             int(max(split.labels.max() for split in splits)) + 1,
         )
         assert all(len(split.labels) == len(split) for split in splits)
-    assert found == {
+    assert counts == {
         "MR": (10662, 2),
         "CR": (3775, 2),
         "SUBJ": (10000, 2),

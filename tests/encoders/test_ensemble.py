@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from lib import ensemble
-from lib.encoder import EncoderError, SentenceEncoder, pad
-from lib.ensemble import EncoderSum, merge, parts
+from lib.checks import EncoderError
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.ensemble import EncoderSum, merge, parts
+from lib.encoders.sentence_encoder import pad
 
 
 @pytest.fixture
@@ -17,8 +18,8 @@ def encoder(shake):
     """Function (folder, seed, options) -> loaded; with a seed, its weights moved: another seed is another encoder."""
 
     def load(folder, seed=None, **options):
-        found = SentenceEncoder.from_pretrained(folder, **options)
-        return found if seed is None else shake(found, seed)
+        loaded = SentenceEncoder.from_pretrained(folder, **options)
+        return loaded if seed is None else shake(loaded, seed)
 
     return load
 
@@ -33,23 +34,23 @@ def three(encoder, tiny_bert):
 
 @pytest.mark.parametrize("weights", [None, [0.3, 0.7, -2.0]])
 def test_the_vector_is_the_weighted_sum(three, sentences, weights):
-    found = EncoderSum(three, weights).encode(sentences[:20])
+    vectors = EncoderSum(three, weights).encode(sentences[:20])
     expected = sum(w * e.encode(sentences[:20]) for w, e in zip(weights or [1, 1, 1], three, strict=True))
-    assert found.dtype == np.float32 and found.shape == (20, 32)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert vectors.dtype == np.float32 and vectors.shape == (20, 32)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
 def test_each_encoder_reads_the_text_with_its_own_tokenizer(tiny_bert, tiny_roberta, sentences, encoder):
-    both = [encoder(tiny_bert, 1), encoder(tiny_roberta, 2)]
-    assert both[0].tokenize(sentences[:1]) != both[1].tokenize(sentences[:1])
-    expected = 0.3 * both[0].encode(sentences[:20]) + 0.7 * both[1].encode(sentences[:20])
-    np.testing.assert_allclose(EncoderSum(both, [0.3, 0.7]).encode(sentences[:20]), expected, atol=1e-6)
+    bert, roberta = encoder(tiny_bert, 1), encoder(tiny_roberta, 2)
+    assert bert.tokenize(sentences[:1]) != roberta.tokenize(sentences[:1])
+    expected = 0.3 * bert.encode(sentences[:20]) + 0.7 * roberta.encode(sentences[:20])
+    np.testing.assert_allclose(EncoderSum([bert, roberta], [0.3, 0.7]).encode(sentences[:20]), expected, atol=1e-6)
 
 
 def test_each_encoder_pools_its_own_way(tiny_bert, sentences, encoder):
-    both = [encoder(tiny_bert, pooling="cls"), encoder(tiny_bert, pooling="mean")]
-    expected = both[0].encode(sentences[:9]) + both[1].encode(sentences[:9])
-    np.testing.assert_allclose(EncoderSum(both).encode(sentences[:9]), expected, atol=1e-6)
+    cls, mean = encoder(tiny_bert, pooling="cls"), encoder(tiny_bert, pooling="mean")
+    expected = cls.encode(sentences[:9]) + mean.encode(sentences[:9])
+    np.testing.assert_allclose(EncoderSum([cls, mean]).encode(sentences[:9]), expected, atol=1e-6)
 
 
 def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
@@ -57,10 +58,10 @@ def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
     shapes = []
     three[2].register_forward_pre_hook(lambda module, args: shapes.append(args[0].numel()))
     texts = sentences[:9] + sentences[:3][::-1]
-    found = total.encode(texts, batch_tokens=40)
+    vectors = total.encode(texts, batch_tokens=40)
     assert len(shapes) > 1 and max(shapes) <= 40
-    np.testing.assert_allclose(found[9:], found[:3][::-1])
-    np.testing.assert_allclose(found, total.encode(texts), atol=1e-5)
+    np.testing.assert_allclose(vectors[9:], vectors[:3][::-1])
+    np.testing.assert_allclose(vectors, total.encode(texts), atol=1e-5)
     assert total.encode([]).shape == (0, 32)
     with pytest.raises(TypeError, match="list of strings"):
         total.encode("one string")
@@ -108,7 +109,7 @@ def test_the_part_of_a_single_encoder_is_itself(three):
 
 @pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (1, [1.0, 1.0]), (0, []), (0, None), (0, [1.0])])
 def test_one_weight_for_each_encoder(three, count, weights):
-    with pytest.raises(EncoderError, match="there must be one of each"):
+    with pytest.raises(EncoderError, match="needs one weight per encoder"):
         EncoderSum(three[:count], weights)
 
 
@@ -120,7 +121,7 @@ def test_merging_takes_one_weight_for_each(three):
 
 def test_vectors_of_different_length_are_refused(tiny_bert, encoder):
     shorter = encoder(tiny_bert, projection=torch.nn.Linear(32, 16))
-    for make in (lambda both: EncoderSum(both), lambda both: merge(both, [1.0, 1.0])):
+    for make in (EncoderSum, lambda encoders: merge(encoders, [1.0, 1.0])):
         with pytest.raises(EncoderError, match=r"\[16, 32\]"):
             make([encoder(tiny_bert), shorter])
 
@@ -200,12 +201,12 @@ def test_saving_never_touches_a_folder_that_is_no_ensemble(three, tmp_path):
         three[0].save(tmp_path / "sum")
 
 
-@pytest.mark.parametrize("what", ["lib.ensemble.write_json", "lib.encoder._write_modules"])
+@pytest.mark.parametrize("what", ["lib.encoders.ensemble.write_json", "lib.encoders.sentence_encoder.write_modules"])
 def test_a_save_that_fails_leaves_the_old_folder_or_none(three, tmp_path, monkeypatch, sentences, what):
     total = EncoderSum(three)
     total.save(tmp_path / "old")
     before = total.encode(sentences[:3])
-    monkeypatch.setattr(what, lambda *a: 1 / 0)
+    monkeypatch.setattr(what, lambda *a, **k: 1 / 0)
     for name in ("old", "new"):
         with pytest.raises(ZeroDivisionError):
             EncoderSum(three[:2]).save(tmp_path / name)
@@ -223,7 +224,7 @@ def test_a_missing_part_is_refused(three, tmp_path):
 def test_sentence_transformers_stops_instead_of_averaging(three, tmp_path):
     package = pytest.importorskip("sentence_transformers")
     EncoderSum(three).save(tmp_path / "saved")
-    with pytest.raises(ValueError, match="lib.ensemble.EncoderSum"):
+    with pytest.raises(ValueError, match="lib.encoders.ensemble.EncoderSum"):
         package.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
 
 
@@ -231,8 +232,34 @@ def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     mean = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(sentences[:3])
     assert abs(ensemble.with_pooling(encoder, "mean").encode(sentences[:3]) - mean).max() == 0
-    both = ensemble.with_pooling(ensemble.EncoderSum([encoder, encoder], [1.0, 0.5]), "mean").encode(sentences[:3])
-    assert abs(both - 1.5 * mean).max() < 1e-5
+    total = ensemble.with_pooling(EncoderSum([encoder, encoder], [1.0, 0.5]), "mean").encode(sentences[:3])
+    assert abs(total - 1.5 * mean).max() < 1e-5
     assert encoder.pooling == "cls"
     with pytest.raises(EncoderError, match="not pooler"):
         ensemble.with_pooling(encoder, "pooler")
+
+
+def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
+    total = EncoderSum(three[:2], [0.3, 0.7])
+    total.save(tmp_path / "saved")
+    assert ensemble.load(tmp_path / "saved").fingerprint() == total.fingerprint()
+    others = [
+        three[0],
+        EncoderSum(three[:1]),
+        EncoderSum(three[:2]),
+        EncoderSum(three[:2], [0.7, 0.3]),
+        EncoderSum(three[1::-1], [0.7, 0.3]),
+        EncoderSum([three[0], three[2]], [0.3, 0.7]),
+        ensemble.with_pooling(total, "mean"),
+    ]
+    assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 8
+
+
+def test_the_fingerprint_reads_the_files_of_every_member(three, tmp_path):
+    EncoderSum(three[:2]).save(tmp_path / "saved")
+    prints = []
+    for content in (None, b"a", b"b"):
+        if content:
+            (tmp_path / "saved/encoder_2/head.safetensors").write_bytes(content)
+        prints.append(ensemble.load(tmp_path / "saved").fingerprint(("head.safetensors",)))
+    assert len(set(prints)) == 3

@@ -11,12 +11,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
-from lib import backbone, demo, paths
-from lib.config import ConfigError
-from lib.data import Corpus, load_sts
-from lib.encoder import MINI_BERT, EncoderError, SentenceEncoder
+from lib import paths
+from lib.checks import ConfigError, EncoderError
+from lib.data import Corpus, demo, load_sts
+from lib.encoders import SentenceEncoder, mini_bert
+from lib.encoders.heads import late_layers
+from lib.encoders.saved import MINI_BERT
 from lib.evaluation import evaluate_sts
-from lib.methods.mlm import late_layers
 
 SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
 
@@ -26,19 +27,19 @@ def corpus() -> list[str]:
     """500 different sentences from one small installed package."""
     _, folder = demo._installed()["joblib"]
     sentences = demo.read_docstring_sentences({"joblib": folder})["sentence"].tolist()
-    sentences += [f"{sentence} {other}" for sentence, other in zip(sentences, sentences[7:], strict=False)]
+    sentences += [f"{sentence} {later}" for sentence, later in zip(sentences, sentences[7:], strict=False)]
     return sentences[:500]
 
 
 @pytest.fixture(scope="module")
 def folder(corpus, tmp_path_factory):
-    return backbone.build(corpus, tmp_path_factory.mktemp("built"), **SIZES)
+    return mini_bert.build(corpus, tmp_path_factory.mktemp("built"), **SIZES)
 
 
 def test_two_builds_give_the_same_files(corpus, folder, tmp_path):
     state = torch.get_rng_state()
     torch.manual_seed(7)  # what happened before must not matter
-    again = backbone.build(corpus, tmp_path / "again", **SIZES)
+    again = mini_bert.build(corpus, tmp_path / "again", **SIZES)
     torch.set_rng_state(state)
     names = sorted(path.name for path in folder.iterdir())
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(names)
@@ -49,7 +50,7 @@ def test_two_builds_give_the_same_files(corpus, folder, tmp_path):
 
 def test_build_leaves_the_random_state_alone(corpus, tmp_path):
     before = torch.get_rng_state()
-    backbone.build(corpus[:100], tmp_path / "built", **SIZES)
+    mini_bert.build(corpus[:100], tmp_path / "built", **SIZES)
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -73,7 +74,7 @@ def test_cls_is_the_weighted_average_of_the_word_vectors(corpus, folder):
         for sentence in corpus[:64]:
             inputs = tokenizer(sentence, truncation=True, return_tensors="pt")
             embeddings = model.embeddings(inputs["input_ids"])[0]
-            average = torch.softmax(backbone.GAIN * embeddings[:, 0], 0) @ embeddings
+            average = torch.softmax(mini_bert.GAIN * embeddings[:, 0], 0) @ embeddings
             cls = model(**inputs).last_hidden_state[0, 0]
             assert torch.cosine_similarity(cls, average, dim=0) > 0.6
 
@@ -85,15 +86,15 @@ def test_the_first_dimension_holds_the_weight_of_a_piece_and_attention_reads_it(
     held = model.embeddings.word_embeddings.weight[:, 0].tolist()
     for piece in ("the", "file", "s", "##s"):
         share = ids.count(tokenizer.vocab[piece]) / len(ids)
-        weight = backbone.SMOOTHING / (backbone.SMOOTHING + share)
-        assert held[tokenizer.vocab[piece]] == pytest.approx(backbone.LOGARITHM * np.log(weight), abs=1e-6)
+        weight = mini_bert.SMOOTHING / (mini_bert.SMOOTHING + share)
+        assert held[tokenizer.vocab[piece]] == pytest.approx(mini_bert.LOGARITHM * np.log(weight), abs=1e-6)
     lowest = held[tokenizer.cls_token_id]
     assert lowest == held[tokenizer.sep_token_id] == min(held) < held[tokenizer.mask_token_id] == 0
     inputs = tokenizer(corpus[:1], return_tensors="pt")
     with torch.no_grad():
         first = model.embeddings(inputs["input_ids"])[0, :, 0]
         maps = model(**inputs, output_attentions=True).attentions[0][0]  # [heads, n, n]
-    expected = torch.softmax(backbone.GAIN * first, 0).expand_as(maps)
+    expected = torch.softmax(mini_bert.GAIN * first, 0).expand_as(maps)
     assert torch.allclose(maps, expected, atol=0.02) and expected.max() > 2 * expected.min()
 
 
@@ -110,7 +111,7 @@ def test_ppmi_equals_a_loop():
     for a, b in zip(*counts.nonzero(), strict=True):
         ratio = counts[a, b] / counts[a].sum() / (context[b] / context.sum())
         expected[a, b] = max(0.0, np.log(ratio))
-    np.testing.assert_allclose(backbone.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
+    np.testing.assert_allclose(mini_bert.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
 
 
 def test_start_is_built_once(corpus, monkeypatch):
@@ -120,13 +121,13 @@ def test_start_is_built_once(corpus, monkeypatch):
         calls.append(args)
         return real(*args, **options)
 
-    real = backbone.build
-    monkeypatch.setattr(backbone, "build", counted)
+    real = mini_bert.build
+    monkeypatch.setattr(mini_bert, "build", counted)
     text = Corpus("text", (tuple(corpus[:100]),))
-    folder = backbone.start(text, **SIZES)
-    assert folder == backbone.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
-    assert not list(folder.parent.glob(".partial-*"))
-    assert backbone.start(text, **SIZES | {"layers": 3}) != folder
+    folder = mini_bert.start(text, **SIZES)
+    assert folder == mini_bert.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
+    assert not list(folder.parent.glob(f".{folder.name}-*"))  # nothing half-written is left
+    assert mini_bert.start(text, **SIZES | {"layers": 3}) != folder
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_start_is_built_once(corpus, monkeypatch):
 )
 def test_sizes_that_do_not_fit(corpus, tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
-        backbone.build(corpus[:50], tmp_path / "built", **SIZES | change)
+        mini_bert.build(corpus[:50], tmp_path / "built", **SIZES | change)
     assert not (tmp_path / "built").exists()
 
 
@@ -156,8 +157,8 @@ def test_a_vocabulary_that_does_not_fit_the_weights(folder, tmp_path):
 def test_rare_foreign_characters_take_no_place_in_the_vocabulary(corpus):
     foreign = corpus * 20 + [f"{sentence} {chr(0x4E00 + i)}" for i, sentence in enumerate(corpus)]
     often = [f"{sentence} café 5 €" for sentence in corpus]
-    assert all(piece.isascii() for piece in backbone.train_vocabulary(foreign, 300))
-    pieces = backbone.train_vocabulary(often, 300)
+    assert all(piece.isascii() for piece in mini_bert.train_vocabulary(foreign, 300))
+    pieces = mini_bert.train_vocabulary(often, 300)
     assert "€" in pieces and "é" not in pieces and len(pieces) == 300  # accents are stripped
 
 
@@ -195,13 +196,13 @@ def test_averages_of_the_mini_bert_know_something_of_meaning():
 
 def test_its_late_head_loads_into_the_method():
     encoder = SentenceEncoder.from_pretrained("demo")
-    late = late_layers(encoder, 2)
+    late = late_layers(encoder.backbone, 2, "pretrained")
     saved = load_file(MINI_BERT / "condenser_head.safetensors")
     assert all(torch.equal(late.state_dict()[name], tensor.float()) for name, tensor in saved.items())
 
 
 def test_random_start_has_the_same_vocabulary_and_other_weights(corpus, folder, tmp_path):
-    random = backbone.build(corpus, tmp_path / "random", averaging=False, **SIZES)
+    random = mini_bert.build(corpus, tmp_path / "random", averaging=False, **SIZES)
     assert (random / "tokenizer.json").read_bytes() == (folder / "tokenizer.json").read_bytes()
     value = AutoModel.from_pretrained(random, add_pooling_layer=False).encoder.layer[0].attention.self.value.weight
     assert not torch.equal(value, torch.eye(len(value)))
@@ -210,7 +211,7 @@ def test_random_start_has_the_same_vocabulary_and_other_weights(corpus, folder, 
 def test_export_halves_the_file_and_keeps_the_vectors(corpus, folder, tmp_path):
     encoder = SentenceEncoder.from_pretrained(folder, dropout=0.0)
     encoder.save(tmp_path / "saved")
-    out = backbone.export(tmp_path / "saved", tmp_path / "out")
+    out = mini_bert.export(tmp_path / "saved", tmp_path / "out")
     weights = load_file(out / "model.safetensors")
     assert weights and all(tensor.dtype == torch.float16 for tensor in weights.values())
     size = [(f / "model.safetensors").stat().st_size for f in (tmp_path / "saved", out)]
@@ -222,9 +223,9 @@ def test_export_halves_the_file_and_keeps_the_vectors(corpus, folder, tmp_path):
     full, half = encoder.encode(corpus[:50]), again.encode(corpus[:50])
     assert np.abs(full - half).max() / np.abs(full).max() < 5e-3
     with pytest.raises(ConfigError, match="holds no saved encoder"):
-        backbone.export(tmp_path / "nowhere", tmp_path / "out2")
+        mini_bert.export(tmp_path / "nowhere", tmp_path / "out2")
     with pytest.raises(ConfigError, match="exists: choose another folder"):
-        backbone.export(tmp_path / "saved", tmp_path / "out")
+        mini_bert.export(tmp_path / "saved", tmp_path / "out")
 
 
 def test_export_refuses_what_half_precision_cannot_hold(folder, tmp_path):
@@ -233,5 +234,5 @@ def test_export_refuses_what_half_precision_cannot_hold(folder, tmp_path):
         encoder.backbone.encoder.layer[0].output.dense.bias[0] = 1e6
     encoder.save(tmp_path / "saved")
     with pytest.raises(ConfigError, match=r"layer\.0\.output\.dense\.bias .* half precision cannot hold"):
-        backbone.export(tmp_path / "saved", tmp_path / "out")
+        mini_bert.export(tmp_path / "saved", tmp_path / "out")
     assert not (tmp_path / "out").exists()

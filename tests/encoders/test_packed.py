@@ -4,8 +4,7 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from lib import packed
-from lib.encoder import SentenceEncoder
+from lib.encoders import SentenceEncoder, packed
 
 
 @pytest.fixture(params=["tiny_bert", "tiny_roberta"])
@@ -22,9 +21,9 @@ def test_values_and_gradients_equal_the_backbones_own(case, padded, first_only):
     if not padded:
         ids, mask = ids[:, :4], mask[:, :4]
     kept = mask.bool()[..., None] & (torch.arange(ids.size(1))[None, :, None] < (1 if first_only else ids.size(1)))
-    found, expected = [], []
+    results, expected = [], []
     for out, gradients in (
-        (packed.last_hidden(backbone, ids, mask, first_only=first_only), found),
+        (packed.last_hidden(backbone, ids, mask, first_only=first_only), results),
         (backbone(input_ids=ids, attention_mask=mask).last_hidden_state, expected),
     ):
         values = out * kept[:, : out.size(1)]
@@ -33,17 +32,17 @@ def test_values_and_gradients_equal_the_backbones_own(case, padded, first_only):
         gradients += [values[:, :1] if first_only else values]
         gradients += [p.grad.clone() if p.grad is not None else torch.zeros(1) for p in backbone.parameters()]
         backbone.zero_grad()
-    for a, b in zip(found, expected, strict=True):
+    for a, b in zip(results, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
 
 
 def test_no_linear_layer_sees_padding_and_the_last_one_sees_first_tokens_only(case):
     backbone, ids, mask = case
-    seen = []
+    rows = []
     for layer in backbone.encoder.layer:
-        layer.intermediate.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+        layer.intermediate.register_forward_pre_hook(lambda module, args: rows.append(len(args[0])))
     packed.last_hidden(backbone, ids, mask, first_only=True)
-    assert seen == [int(mask.sum())] * (len(backbone.encoder.layer) - 1) + [len(ids)]
+    assert rows == [int(mask.sum())] * (len(backbone.encoder.layer) - 1) + [len(ids)]
     assert mask.sum() < mask.numel()
 
 
@@ -52,9 +51,9 @@ def test_dropout_acts_while_training_and_only_then(case):
     for module in backbone.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.3
-    same = [packed.last_hidden(backbone.eval(), ids, mask, first_only=False) for _ in range(2)]
-    other = [packed.last_hidden(backbone.train(), ids, mask, first_only=False) for _ in range(2)]
-    assert torch.equal(*same) and not torch.allclose(*other)
+    evaluated = [packed.last_hidden(backbone.eval(), ids, mask, first_only=False) for _ in range(2)]
+    trained = [packed.last_hidden(backbone.train(), ids, mask, first_only=False) for _ in range(2)]
+    assert torch.equal(*evaluated) and not torch.allclose(*trained)
 
 
 def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
@@ -69,11 +68,11 @@ def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
 
 
 def test_long_inputs_stay_on_fused_attention_with_the_same_dropout(monkeypatch):
-    seen = []
-    monkeypatch.setattr(packed.F, "scaled_dot_product_attention", lambda *a, **k: seen.append(k["dropout_p"]))
+    rates = []
+    monkeypatch.setattr(packed.F, "scaled_dot_product_attention", lambda *a, **k: rates.append(k["dropout_p"]))
     x = torch.randn(1, 1, 129, 4, requires_grad=True)
     packed._attend(x, x, x, None, 0.25)
-    assert seen == [0.25]
+    assert rates == [0.25]
 
 
 def test_written_out_attention_equals_the_fused_one():
@@ -111,17 +110,17 @@ def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, 
     backbone, ids, mask = case
     peer, maps = eager(backbone), packed.AttentionMaps(layers, padded_queries)
     packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
-    found = maps.probabilities()
+    probabilities = maps.probabilities()
     expected = torch.stack(peer(ids, mask, output_attentions=True).attentions)[list(layers)]
     if not padded_queries:
         expected = expected * mask[None, :, None, :, None]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
     weights = torch.linspace(-1, 1, ids.size(1))
     gradients = []
-    for model, attention in ((backbone, found), (peer, expected)):
+    for model, attention in ((backbone, probabilities), (peer, expected)):
         (attention * weights).pow(2).sum().backward()
-        own = [model.encoder.layer[layer].attention.self for layer in layers]
-        gradients.append([p.weight.grad for layer in own for p in (layer.query, layer.key)])
+        attentions = [model.encoder.layer[layer].attention.self for layer in layers]
+        gradients.append([linear.weight.grad for a in attentions for linear in (a.query, a.key)])
     for a, b in zip(*gradients, strict=True):
         assert a.any()
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
@@ -132,9 +131,9 @@ def test_without_padding_maps_sum_to_one(case, padded_queries):
     backbone, ids, mask = case
     maps = packed.AttentionMaps((0, 1), padded_queries)
     packed.last_hidden(backbone, ids[:, :4], mask[:, :4], first_only=False, maps=maps)
-    found = maps.probabilities()
-    assert found.shape == (2, 9, 2, 4, 4) and (found > 0).all()
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, 9, 2, 4))
+    probabilities = maps.probabilities()
+    assert probabilities.shape == (2, 9, 2, 4, 4) and (probabilities > 0).all()
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(2, 9, 2, 4))
 
 
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 1)])
@@ -144,10 +143,10 @@ def test_maps_change_no_vector(case, layers, padded_queries, first_only):
     backbone, ids, mask = case
     plain = packed.last_hidden(backbone, ids, mask, first_only=first_only)
     maps = packed.AttentionMaps(layers, padded_queries)
-    found = packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
-    assert found.shape == plain.shape
+    with_maps = packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
+    assert with_maps.shape == plain.shape
     kept = mask[:, : plain.size(1), None]
-    torch.testing.assert_close(found * kept, plain * kept, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(with_maps * kept, plain * kept, rtol=1e-4, atol=1e-5)
 
 
 def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
@@ -157,11 +156,11 @@ def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
     packed.last_hidden(backbone, ids, mask, first_only=False, maps=evaluated)
     layer = backbone.encoder.layer[0]
     layer.attention.self.dropout.p = 0.5
-    seen = []
-    layer.attention.self.value.register_forward_hook(lambda module, args, out: seen.append(out))
-    layer.attention.output.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    tensors = []
+    layer.attention.self.value.register_forward_hook(lambda module, args, out: tensors.append(out))
+    layer.attention.output.register_forward_pre_hook(lambda module, args: tensors.append(args[0]))
     packed.last_hidden(backbone.train(), ids, mask, first_only=False, maps=maps)
-    probabilities, (value, context) = maps.probabilities()[0], seen
+    probabilities, (value, context) = maps.probabilities()[0], tensors
     kept = probabilities > 0
     assert 0.3 < kept.float().mean() < 0.7
     torch.testing.assert_close(probabilities[kept], 2 * evaluated.probabilities()[0][kept])
@@ -177,5 +176,5 @@ def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypa
     for layers, expected in (((0,), 1), ((1,), 1), ((0, 1), 0)):
         maps = packed.AttentionMaps(layers)
         packed.last_hidden(backbone, ids, mask, first_only=True, maps=maps)
-        assert len(calls) == expected and set(maps.found) == set(layers)
+        assert len(calls) == expected and set(maps.captured) == set(layers)
         calls.clear()

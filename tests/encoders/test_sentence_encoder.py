@@ -1,13 +1,19 @@
 """Pooling, encode(), and the round trip through disk and sentence-transformers."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from lib.encoder import POOLINGS, EncoderError, SentenceEncoder, masked_mean, pad, projection_head
-from lib.packed import AttentionMaps
+from lib.checks import EncoderError
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import projection_head
+from lib.encoders.packed import AttentionMaps
+from lib.encoders.pooling import POOLINGS, masked_mean
+from lib.encoders.sentence_encoder import pad
 
 
 def load(folder, **options):
@@ -96,7 +102,7 @@ def test_what_sentence_transformers_cannot_do_is_refused_there(tiny_bert, tmp_pa
     encoder = load(tiny_bert, pooling=pooling)
     encoder.save(tmp_path / "saved")
     np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:5]), encoder.encode(sentences[:5]), atol=1e-6)
-    with pytest.raises(ValueError, match="lib.encoder.SentenceEncoder"):
+    with pytest.raises(ValueError, match="lib.encoders.SentenceEncoder"):
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
 
 
@@ -122,7 +128,7 @@ def test_a_save_that_fails_leaves_the_old_folder(tiny_bert, tmp_path, monkeypatc
     encoder = load(tiny_bert)
     encoder.save(tmp_path / "saved")
     before = encoder.encode(sentences[:3])
-    monkeypatch.setattr("lib.encoder._write_modules", lambda *a: 1 / 0)
+    monkeypatch.setattr("lib.encoders.sentence_encoder.write_modules", lambda *a, **k: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         encoder.save(tmp_path / "saved")
     np.testing.assert_array_equal(load(tmp_path / "saved").encode(sentences[:3]), before)
@@ -158,8 +164,6 @@ def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_bert, tmp_path):
 
 
 def test_an_incomplete_or_truncated_model_is_refused(tiny_bert, tmp_path):
-    from safetensors.torch import load_file, save_file
-
     encoder = load(tiny_bert)
     encoder.save(tmp_path / "saved")
     weights_file = tmp_path / "saved/model.safetensors"
@@ -177,13 +181,11 @@ def test_an_incomplete_or_truncated_model_is_refused(tiny_bert, tmp_path):
         load(tmp_path / "saved")
 
 
-def test_a_hub_model_keeps_the_pooling_it_was_saved_with(tiny_bert, tmp_path, monkeypatch):
-    """The hub name resolves to a local folder here; what is read from it is the same."""
-    load(tiny_bert, pooling="mean").save(tmp_path / "saved")
+def test_a_hub_model_keeps_the_pooling_it_was_saved_with(tiny_bert, tmp_path, hub):
+    load(tiny_bert, pooling="mean", max_length=12).save(tmp_path / "saved")
     (tmp_path / "saved/sentence_encoder.json").unlink()
-    monkeypatch.setattr("lib.encoder._fetch_modules", lambda name: tmp_path / "saved")
-    monkeypatch.setattr("lib.encoder._locate", lambda name: (str(tmp_path / "saved"), False))
-    assert load("user/model").pooling == "mean"
+    encoder = load(hub(tmp_path / "saved", "user/model"))
+    assert encoder.pooling == "mean" and encoder.max_length == 12
 
 
 def test_unknown_pooling(tiny_bert):
@@ -205,13 +207,13 @@ def test_reading_the_attention_changes_no_embedding(tiny_bert, sentences, poolin
 def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     encoder = load(tiny_bert, dropout=0.0).train()
     ids, mask = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
-    found = []
+    probabilities = []
     for encoder.training_dtype in (None, torch.bfloat16):
         maps = AttentionMaps((0, 1))
         encoder(ids, mask, maps=maps)
-        found.append(maps.probabilities())
-    assert found[1].dtype == torch.float32 and not torch.equal(*found)
-    torch.testing.assert_close(found[1], found[0], atol=0.01, rtol=0)
+        probabilities.append(maps.probabilities())
+    assert probabilities[1].dtype == torch.float32 and not torch.equal(*probabilities)
+    torch.testing.assert_close(probabilities[1], probabilities[0], atol=0.01, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -231,3 +233,62 @@ def test_attention_that_cannot_be_read_is_refused(tiny_bert, sentences, options,
     ids, mask = pad(encoder.tokenize(sentences[:2]), encoder.tokenizer.pad_token_id)
     with pytest.raises(EncoderError, match=words):
         encoder(ids, mask, maps=AttentionMaps(layers))
+
+
+# -- fingerprint ----------------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_is_the_same_wherever_the_encoder_lies(tiny_bert, tmp_path, hub):
+    moved = shutil.copytree(tiny_bert, tmp_path / "moved")
+    sources = (tiny_bert, moved, hub(tiny_bert, "some/bert"))
+    for files in ((), ("model*.safetensors",)):
+        assert len({load(source).fingerprint(files) for source in sources}) == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+)
+def test_the_fingerprint_follows_how_a_text_is_read(tiny_bert, options):
+    assert load(tiny_bert).fingerprint() != load(tiny_bert, **options).fingerprint()
+
+
+@pytest.mark.parametrize("name, value", [("layer_norm_eps", 1e-3), ("hidden_act", "relu"), ("num_attention_heads", 4)])
+def test_the_fingerprint_follows_the_architecture(tiny_bert, tmp_path, sentences, name, value):
+    """Changes that leave every weight as it is."""
+    changed = shutil.copytree(tiny_bert, tmp_path / "changed")
+    config = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(config | {name: value}))
+    before, after = load(tiny_bert), load(changed)
+    assert abs(before.encode(sentences[:3]) - after.encode(sentences[:3])).max() > 1e-6
+    assert before.fingerprint() != after.fingerprint()
+
+
+def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, tmp_path):
+    fingerprints = [load(tiny_bert).fingerprint()]
+    changed = shutil.copytree(tiny_bert, tmp_path / "changed")
+    tokenizer = json.loads((changed / "tokenizer.json").read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["dog"], vocabulary["cat"] = vocabulary["cat"], vocabulary["dog"]
+    (changed / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert load(changed).tokenize(["dog"]) == load(tiny_bert).tokenize(["cat"])
+    fingerprints.append(load(changed).fingerprint())
+    for name in ("embeddings.position_embeddings.weight", "encoder.layer.1.output.LayerNorm.bias"):
+        encoder = load(tiny_bert)
+        with torch.no_grad():
+            encoder.backbone.get_parameter(name).flatten()[-1] += 1e-3
+        fingerprints.append(encoder.fingerprint())
+    assert len(set(fingerprints)) == 4
+
+
+def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
+    """Another MLM head changes no vector, so only what reads the head asks for its file."""
+    folder = shutil.copytree(tiny_bert, tmp_path / "backbone")
+    plain, with_head = (load(folder).fingerprint(files) for files in ((), ("model*.safetensors",)))
+    without_file = load(folder).fingerprint(("head.safetensors",))
+    weights = load_file(folder / "model.safetensors")
+    weights["cls.predictions.bias"] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "head.safetensors").write_bytes(b"anything")
+    assert load(folder).fingerprint() == plain
+    assert load(folder).fingerprint(("model*.safetensors",)) != with_head
+    assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)

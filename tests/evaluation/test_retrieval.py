@@ -1,10 +1,13 @@
+"""In-domain retrieval and nearest texts on a circle, where every rank is known by hand."""
+
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lib.evaluation.retrieval import in_domain_retrieval, nearest
+from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval
+from lib.evaluation.retrieval import nearest
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
 ANGLES = {"a": 0, "b": 10, "c": 4, "d": 90, "e": 120, "f": 97, "g": 300}
@@ -35,7 +38,7 @@ def test_recall_computed_by_hand() -> None:
 
 def test_rows_name_the_rules() -> None:
     frame = in_domain_retrieval(encode, SENTENCES1, SENTENCES2, GOLD)
-    assert frame.columns.tolist() == ["task", "split", "protocol", "aggregation", "metric", "value"]
+    assert frame.columns.tolist() == RESULT_COLUMNS
     assert frame["metric"].tolist() == ["recall@1", "recall@5", "recall@10"]
     assert "queries: sentence 1" in frame["protocol"][0] and "distinct texts" in frame["protocol"][0]
 

@@ -48,24 +48,28 @@ def test_the_headline_is_the_average_or_the_only_task():
 
 
 def test_three_aggregations():
-    given = task()
-    frame = evaluate_sts(encode, [given]).set_index("aggregation").value
-    each = []
-    for subset in given.subsets.values():
-        each.append(
-            100 * spearmanr(cosine(encode(subset.sentences1), encode(subset.sentences2)), subset.gold).statistic
-        )
-    joined = cosine(encode(given.sentences1), encode(given.sentences2))
-    assert frame["all"] == pytest.approx(100 * spearmanr(joined, given.gold).statistic)
-    assert frame["mean"] == pytest.approx(np.mean(each))
-    assert frame["wmean"] == pytest.approx((30 * each[0] + 10 * each[1]) / 40)
+    def score(pairs):
+        cosines = cosine(encode(pairs.sentences1), encode(pairs.sentences2))
+        return 100 * spearmanr(cosines, pairs.gold).statistic
+
+    whole = task()
+    values = evaluate_sts(encode, [whole]).set_index("aggregation").value
+    large, small = map(score, whole.subsets.values())
+    assert values["all"] == pytest.approx(score(whole))
+    assert values["mean"] == pytest.approx((large + small) / 2)
+    assert values["wmean"] == pytest.approx((30 * large + 10 * small) / 40)
 
 
 def test_every_distinct_sentence_is_encoded_once():
-    seen = []
+    calls = []
     repeated = task()
-    evaluate_sts(lambda s: seen.append(list(s)) or encode(s), [repeated, repeated])
-    assert len(seen) == 1 and len(seen[0]) == len(set(seen[0])) == 80
+    evaluate_sts(lambda s: calls.append(list(s)) or encode(s), [repeated, repeated])
+    assert len(calls) == 1 and len(calls[0]) == len(set(calls[0])) == 80
+
+
+def test_vectors_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match="shape"):
+        evaluate_sts(lambda s: encode(s)[:3], [task()])
 
 
 def test_average_is_over_the_seven_scores_rounded_to_two_decimals():
@@ -87,11 +91,11 @@ def test_broken_vectors_count_as_cosine_zero():
     not {"CSE_DATA", "CSE_MINILM"} <= set(os.environ), reason="needs CSE_DATA and CSE_MINILM (make published)"
 )
 def test_published_scores_of_all_minilm_l6_v2():
-    from lib.encoder import SentenceEncoder
+    from lib.encoders import SentenceEncoder
 
     encoder = SentenceEncoder.from_pretrained(os.environ["CSE_MINILM"])
     assert encoder.pooling == "mean"
     frame = evaluate_sts(encoder.encode, [load_sts(REAL, name) for name in STS_TASKS])
-    found = frame[frame.aggregation == "all"].set_index("task").value.round(2)
+    scores = frame[frame.aggregation == "all"].set_index("task").value.round(2)
     expected = dict(zip(STS_TASKS, (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15), strict=True))
-    assert {name: found[name] for name in STS_TASKS} == expected
+    assert {name: scores[name] for name in STS_TASKS} == expected

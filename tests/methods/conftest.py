@@ -6,14 +6,18 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+from lib.data import Batch
+
 
 @pytest.fixture(scope="session")
 def batch():
-    """Function (method, sentences) -> what the loop hands to a method whose corpus has one column: [N, 1, L]."""
+    """Function (method, columns; roles) -> what the loop hands to a method: [N, S, L], N sentences in each column."""
 
-    def make(method, sentences):
-        ids = method.encoder.tokenizer(sentences, padding=True, return_tensors="pt")
-        return {k: ids[k].unsqueeze(1) for k in ("input_ids", "attention_mask")}
+    def make(method, *columns, roles=("anchor",)):
+        rows = [sentence for row in zip(*columns, strict=True) for sentence in row]
+        tokens = method.encoder.tokenizer(rows, padding=True, return_tensors="pt")
+        shape = (len(columns[0]), len(columns), -1)
+        return Batch(tokens["input_ids"].view(shape), tokens["attention_mask"].view(shape), roles)
 
     return make
 

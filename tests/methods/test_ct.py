@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from lib.config import ConfigError
-from lib.encoder import SentenceEncoder
+from lib.checks import ConfigError
+from lib.encoders import SentenceEncoder
+from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, contrastive_tension
 from lib.methods import REGISTRY
-from lib.packed import AttentionMaps
 
 CT = REGISTRY["ct"]
 
@@ -21,7 +21,7 @@ def build(folder, dropout=0.1, pooling="mean", **arguments):
 def test_the_encoders_start_equal_share_nothing_and_are_both_trained(tiny_bert, sentences, batch):
     method = build(tiny_bert, dropout=0.0)
     pairs = list(zip(method.encoder.parameters(), method.twin.parameters(), strict=True))
-    assert all(torch.equal(own, other) and own is not other for own, other in pairs)
+    assert all(torch.equal(first, second) and first is not second for first, second in pairs)
     optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
     method(batch(method, sentences[:8]))["contrastive_tension"].backward()
     for encoder in (method.encoder, method.twin):
@@ -38,7 +38,7 @@ def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, requ
     method = build(request.getfixturevalue(backbone), dropout=0.0, negatives_per_sentence=negatives)
     shake(method.twin)
     inputs = batch(method, sentences[:10])
-    z1, z2 = (encoder(*(x[:, 0] for x in inputs.values())) for encoder in (method.encoder, method.twin))
+    z1, z2 = (encoder(*inputs.column("anchor")) for encoder in (method.encoder, method.twin))
     terms = method(inputs)
     assert set(terms) == {"contrastive_tension"}
     expected = contrastive_tension(z1, z2, negatives=negatives)
@@ -52,14 +52,14 @@ def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences, batc
     torch.manual_seed(1)
     terms = method(inputs)
     torch.manual_seed(1)
-    ids, mask = (x[:, 0] for x in inputs.values())
-    both = []
+    ids, mask = inputs.column("anchor")
+    attention = []
     for encoder in (method.encoder, method.twin):
         maps = AttentionMaps((0, 1), padded_queries=True)
         encoder(ids, mask, maps=maps)
-        both.append(maps.probabilities())
+        attention.append(maps.probabilities())
     valid = mask.bool()[:, None, :].expand(-1, mask.size(1), -1)
-    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(*both, valid=valid, samples=20))
+    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(*attention, valid=valid, samples=20))
     terms["ami"].backward()
     for encoder in (method.encoder, method.twin):
         assert encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()

@@ -9,11 +9,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from lib import ensemble, runs
-from lib.config import ConfigError, RunConfig
+from lib import runs
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
-from lib.encoder import EncoderError, SentenceEncoder
-from lib.ensemble import EncoderSum
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.ensemble import EncoderSum
 from lib.methods import REGISTRY
 
 Distill = REGISTRY["distill"]
@@ -59,13 +60,14 @@ def test_further_columns_follow_the_rows_of_a_batch(tiny_bert, sentences):
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     tokens = tokenize_corpus(Corpus("toy", (tuple(sentences[:9]),)), encoder, max_length=32)
     extra = {"number": np.arange(9), "vector": np.arange(18, dtype=np.float32).reshape(9, 2)}
-    found = dataclasses.replace(tokens, extra=extra).batch(np.array([7, 0, 3]))
-    assert found["number"].tolist() == [7, 0, 3]
-    assert found["vector"].tolist() == [[14, 15], [0, 1], [6, 7]] and found["vector"].dtype == torch.float32
+    batch = dataclasses.replace(tokens, extra=extra).batch(np.array([7, 0, 3]))
+    assert batch.extra["number"].tolist() == [7, 0, 3]
+    vectors = batch.extra["vector"]
+    assert vectors.tolist() == [[14, 15], [0, 1], [6, 7]] and vectors.dtype == torch.float32
     plain = tokens.batch(np.array([7, 0, 3]))
-    assert set(plain) == {"input_ids", "attention_mask"}
-    assert all(torch.equal(found[name], plain[name]) for name in plain)
-    found["vector"] += 1
+    assert plain.extra == {} and plain.roles == batch.roles
+    assert torch.equal(batch.input_ids, plain.input_ids) and torch.equal(batch.attention_mask, plain.attention_mask)
+    vectors += 1
     assert extra["vector"][7].tolist() == [14, 15]
 
 
@@ -81,27 +83,27 @@ def test_other_methods_add_no_columns(tiny_bert, sentences, name):
 def test_every_row_has_the_vector_of_the_teacher(kind, request, tiny_bert, sentences):
     folder = request.getfixturevalue(kind)
     texts = sentences[:30] + sentences[:5]
-    found = prepared(build(tiny_bert, folder, dropout=0.3), texts).extra["teacher"]
-    assert found.shape == (35, 32) and found.dtype == np.float32
-    np.testing.assert_allclose(found, ensemble.load(folder).encode(texts), atol=1e-6)
+    vectors = prepared(build(tiny_bert, folder, dropout=0.3), texts).extra["teacher"]
+    assert vectors.shape == (35, 32) and vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, ensemble.load(folder).encode(texts), atol=1e-6)
 
 
 def test_the_teacher_reads_no_more_than_the_student(twins, tiny_bert):
     texts = ["a dog runs in the park", " ".join(["a dog runs"] * 20)]
     method = build(tiny_bert, twins)
-    found = {n: prepared(method, texts, max_length=n).extra["teacher"] for n in (8, 16)}
-    for n, vectors in found.items():
-        both = ensemble.load(twins, max_length=n)
-        np.testing.assert_allclose(vectors, both.encode(texts), atol=1e-6)
-    assert abs(found[8][1] - found[16][1]).max() > 1e-2
+    vectors = {n: prepared(method, texts, max_length=n).extra["teacher"] for n in (8, 16)}
+    for n in vectors:
+        expected = ensemble.load(twins, max_length=n).encode(texts)
+        np.testing.assert_allclose(vectors[n], expected, atol=1e-6)
+    assert abs(vectors[8][1] - vectors[16][1]).max() > 1e-2
 
 
 def test_a_teacher_of_short_inputs_stays_at_its_length(tiny_bert, tmp_path, changed):
     changed(tiny_bert, 1, max_length=6).save(tmp_path / "short")
     texts = [" ".join(["a dog runs"] * 9)]
-    found = prepared(build(tiny_bert, tmp_path / "short"), texts).extra["teacher"]
-    np.testing.assert_allclose(found, ensemble.load(tmp_path / "short", max_length=6).encode(texts), atol=1e-6)
-    assert abs(found - ensemble.load(tmp_path / "short", max_length=32).encode(texts)).max() > 1e-2
+    vectors = prepared(build(tiny_bert, tmp_path / "short"), texts).extra["teacher"]
+    np.testing.assert_allclose(vectors, ensemble.load(tmp_path / "short", max_length=6).encode(texts), atol=1e-6)
+    assert abs(vectors - ensemble.load(tmp_path / "short", max_length=32).encode(texts)).max() > 1e-2
 
 
 # -- term -----------------------------------------------------------------------------------------------------
@@ -129,8 +131,8 @@ def test_only_the_student_is_trained(teacher, tiny_bert, sentences):
 
 def test_the_student_has_dropout(teacher, tiny_bert, sentences):
     method = build(tiny_bert, teacher, dropout=0.3)
-    given = prepared(method, sentences[:20]).batch(np.arange(8))
-    assert method(given)["mse"] != method(given)["mse"]
+    batch = prepared(method, sentences[:20]).batch(np.arange(8))
+    assert method(batch)["mse"] != method(batch)["mse"]
 
 
 def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
@@ -162,7 +164,7 @@ def test_a_teacher_that_is_not_there_stops_before_training(tiny_bert, corpus_fil
         method_arguments={"teacher": str(tmp_path / "nothing")},
     )  # fmt: skip
     with pytest.raises(EncoderError, match="neither an existing folder"):
-        config.preflight()
+        runs.preflight(config)
 
 
 # -- runs -----------------------------------------------------------------------------------------------------
@@ -196,19 +198,19 @@ def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, t
 
     assert name(shutil.copytree(teacher, tmp_path / "moved")) == name(teacher)
     assert name(shutil.copytree(twins, tmp_path / "moved twins")) == name(twins)
-    changed(tiny_bert, 9, pooling="mean").save(tmp_path / "other")
-    both = ensemble.load(twins)
-    EncoderSum(ensemble.parts(both), [0.7, 0.3]).save(tmp_path / "other weights")
-    EncoderSum(ensemble.parts(both)[:1], [0.3]).save(tmp_path / "fewer")
-    folders = [teacher, twins, tmp_path / "other", tmp_path / "other weights", tmp_path / "fewer"]
+    changed(tiny_bert, 9, pooling="mean").save(tmp_path / "another")
+    encoders = ensemble.parts(ensemble.load(twins))
+    EncoderSum(encoders, [0.7, 0.3]).save(tmp_path / "other weights")
+    EncoderSum(encoders[:1], [0.3]).save(tmp_path / "fewer")
+    folders = [teacher, twins, tmp_path / "another", tmp_path / "other weights", tmp_path / "fewer"]
     assert len({name(folder) for folder in folders}) == 5
 
 
 @pytest.mark.parametrize("setting, value", [("pooling", "cls"), ("max_length", 6)])
 def test_the_name_of_a_run_follows_how_the_teacher_reads(config, teacher, tmp_path, setting, value, sentences):
-    other = shutil.copytree(teacher, tmp_path / "other")
-    settings = json.loads((other / "sentence_encoder.json").read_text())
-    (other / "sentence_encoder.json").write_text(json.dumps(settings | {setting: value}))
-    vectors = [ensemble.load(folder).encode(sentences[:9]) for folder in (teacher, other)]
+    changed = shutil.copytree(teacher, tmp_path / "changed")
+    settings = json.loads((changed / "sentence_encoder.json").read_text())
+    (changed / "sentence_encoder.json").write_text(json.dumps(settings | {setting: value}))
+    vectors = [ensemble.load(folder).encode(sentences[:9]) for folder in (teacher, changed)]
     assert abs(vectors[0] - vectors[1]).max() > 1e-2
-    assert runs.prepare(config).id != runs.prepare(config.replace(teacher=str(other))).id
+    assert runs.prepare(config).id != runs.prepare(config.replace(teacher=str(changed))).id

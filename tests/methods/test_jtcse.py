@@ -7,12 +7,16 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from lib import ensemble, packed, runs, training
-from lib.config import ConfigError, RunConfig
-from lib.encoder import EncoderError, SentenceEncoder
+from lib import runs, training
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
+from lib.data import Batch
+from lib.encoders import SentenceEncoder, ensemble, packed
+from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
-from lib.packed import AttentionMaps, FirstToken, first_token_layer
+from lib.runs import running
+from lib.training import train
 
 JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
 
@@ -34,13 +38,13 @@ def deep(request, tmp_path_factory, variant):
 
 def run(method, inputs, seed=1):
     """Terms, the vectors [2N, D] of either encoder, and those of either branch (none without branch)."""
-    seen = SimpleNamespace(h=[], c=())
-    handles = [e.register_forward_hook(lambda module, args, h: seen.h.append(h)) for e in method.encoder.encoders]
+    vectors = SimpleNamespace(h=[], c=())
+    handles = [e.register_forward_hook(lambda module, args, h: vectors.h.append(h)) for e in method.encoder.encoders]
     real = method.cross_attention
 
     def spy(*args):
-        seen.c = real(*args)
-        return seen.c
+        vectors.c = real(*args)
+        return vectors.c
 
     method.cross_attention = spy
     torch.manual_seed(seed)
@@ -48,7 +52,7 @@ def run(method, inputs, seed=1):
     method.cross_attention = real
     for handle in handles:
         handle.remove()
-    return terms, seen.h, seen.c
+    return terms, vectors.h, vectors.c
 
 
 def eager(encoder):
@@ -76,18 +80,18 @@ def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded,
     rows = encoder.tokenizer(sentences[:6], padding=True, return_tensors="pt")
     ids, mask = (rows[k] if padded else rows[k][:, :5] for k in ("input_ids", "attention_mask"))
     assert mask.all() != padded
-    see, peer = FirstToken((0, 2, 3)), eager(encoder)
-    encoder(ids, mask, first_token=see, maps=maps)
+    inputs, peer = AttentionInputs((0, 2, 3)), eager(encoder)
+    encoder(ids, mask, inputs=inputs, maps=maps)
     states = peer(ids, mask, output_hidden_states=True).hidden_states
-    assert set(see.found) == {0, 2, 3}
-    for at, (hidden, query, key, value, keys) in see.found.items():
-        own = peer.encoder.layer[at].attention.self
+    assert set(inputs.captured) == {0, 2, 3}
+    for at, (hidden, query, key, value, keys) in inputs.captured.items():
+        attention = peer.encoder.layer[at].attention.self
         close = {"rtol": 1e-4, "atol": 1e-4}
         torch.testing.assert_close(hidden, states[at][:, 0], **close)
-        torch.testing.assert_close(query, heads(own.query(states[at]))[:, :, :1], **close)
+        torch.testing.assert_close(query, heads(attention.query(states[at]))[:, :, :1], **close)
         real = mask[:, None, :, None]
-        for found, linear in ((key, own.key), (value, own.value)):
-            torch.testing.assert_close(found * real, heads(linear(states[at])) * real, **close)
+        for captured, linear in ((key, attention.key), (value, attention.value)):
+            torch.testing.assert_close(captured * real, heads(linear(states[at])) * real, **close)
         assert keys is None if not padded else torch.equal(keys[:, 0, 0], mask.bool())
         after = first_token_layer(encoder.backbone.encoder.layer[at], hidden, query, key, value, keys)
         torch.testing.assert_close(after, states[at + 1][:, 0], **close)
@@ -97,11 +101,11 @@ def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded,
 def test_looking_changes_no_bit_of_a_vector(tiny_bert, sentences, pooling):
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, dropout=0.3).train()
     rows = encoder.tokenizer([f"{s} [MASK]" for s in sentences[:6]], padding=True, return_tensors="pt")
-    found = []
-    for see in (None, FirstToken((0,)), FirstToken((0, 1))):
+    vectors = []
+    for inputs in (None, AttentionInputs((0,)), AttentionInputs((0, 1))):
         torch.manual_seed(0)
-        found.append(encoder(rows["input_ids"], rows["attention_mask"], first_token=see))
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+        vectors.append(encoder(rows["input_ids"], rows["attention_mask"], inputs=inputs))
+    assert torch.equal(vectors[0], vectors[1]) and torch.equal(vectors[0], vectors[2])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_what_cannot_be_seen_is_refused(tiny_bert, sentences, options, layers):
     encoder = SentenceEncoder.from_pretrained(tiny_bert, **options)
     rows = encoder.tokenizer(sentences[:2], padding=True, return_tensors="pt")
     with pytest.raises(EncoderError, match="no attention maps|this backbone has 0 to 1"):
-        encoder(rows["input_ids"], rows["attention_mask"], first_token=FirstToken(layers))
+        encoder(rows["input_ids"], rows["attention_mask"], inputs=AttentionInputs(layers))
 
 
 def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
@@ -123,8 +127,8 @@ def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
     query, key, value = (torch.randn(4, 2, n, 16, generator=generator) for n in (1, 9, 9))
     for training_mode in (True, False):
         layer.train(training_mode)
-        both = [first_token_layer(layer, hidden, query, key, value, None) for _ in range(2)]
-        assert torch.equal(*both) is not training_mode
+        twice = [first_token_layer(layer, hidden, query, key, value, None) for _ in range(2)]
+        assert torch.equal(*twice) is not training_mode
 
 
 # -- branch ---------------------------------------------------------------------------------------------------
@@ -135,18 +139,18 @@ def by_hand(method, ids, mask, layers):
     peers = [eager(encoder) for encoder in method.encoder.encoders]
     states = [peer(ids, mask, output_hidden_states=True).hidden_states for peer in peers]
     hide = (1.0 - mask[:, None, None, :].float()) * -1e9
-    found = []
-    for own, other in ((0, 1), (1, 0)):
-        c = states[own][layers[0]]
+    vectors = []
+    for here, there in ((0, 1), (1, 0)):
+        c = states[here][layers[0]]
         for j in layers:
-            block = peers[own].encoder.layer[j]
-            query, key = (heads(f(states[own][j])) for f in (block.attention.self.query, block.attention.self.key))
-            value = heads(peers[other].encoder.layer[j].attention.self.value(states[other][j]))
+            block = peers[here].encoder.layer[j]
+            query, key = (heads(f(states[here][j])) for f in (block.attention.self.query, block.attention.self.key))
+            value = heads(peers[there].encoder.layer[j].attention.self.value(states[there][j]))
             context = ((query @ key.transpose(2, 3) / 16**0.5 + hide).softmax(-1) @ value).transpose(1, 2).flatten(2)
             attended = block.attention.output(context, c)
             c = block.output(block.intermediate(attended), attended)
-        found.append(c[:, 0])
-    return found
+        vectors.append(c[:, 0])
+    return vectors
 
 
 @pytest.mark.parametrize("branch", ["carried", "last"])
@@ -155,40 +159,41 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
     method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
     shake(method.encoder.encoders[1], scale=0.1)
     whole = inputs(method)
-    for given in (whole, {name: x[..., :5] for name, x in whole.items()}):
-        ids, mask = (given[k][:, 0].repeat_interleave(2, 0) for k in ("input_ids", "attention_mask"))
-        assert bool(mask.all()) is (given is not whole)
-        _, h, c = run(method, given)
+    cut = Batch(whole.input_ids[..., :5], whole.attention_mask[..., :5], whole.roles)
+    for rows in (whole, cut):
+        ids, mask = (x.repeat_interleave(2, 0) for x in rows.column("anchor"))
+        assert bool(mask.all()) is (rows is cut)
+        _, h, c = run(method, rows)
         expected = by_hand(method, ids, mask, layers if branch == "carried" else layers[-1:])
-        for own, found, value in zip(h, c, expected, strict=True):
-            torch.testing.assert_close(found, value, rtol=1e-4, atol=1e-4)
-            assert abs(found - own).max() > 0.1
+        for stream, branched, value in zip(h, c, expected, strict=True):
+            torch.testing.assert_close(branched, value, rtol=1e-4, atol=1e-4)
+            assert abs(branched - stream).max() > 0.1
 
 
 def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
-    found = {}
+    vectors = {}
     for count in (1, 2, 4):
         for branch in ("carried", "last"):
             method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
             shake(method.encoder.encoders[1], scale=0.1)
-            found[count, branch] = run(method, inputs(method))[2][0]
-    torch.testing.assert_close(found[1, "carried"], found[1, "last"], rtol=0, atol=0)
+            vectors[count, branch] = run(method, inputs(method))[2][0]
+    torch.testing.assert_close(vectors[1, "carried"], vectors[1, "last"], rtol=0, atol=0)
     for count in (2, 4):
-        torch.testing.assert_close(found[count, "last"], found[1, "last"], rtol=0, atol=0)
-        assert abs(found[count, "carried"] - found[count, "last"]).max() > 1e-2
+        torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
+        assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2
 
 
 def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
     for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
         method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
         _, h, c = run(method, inputs(method))
-        for own, other in zip(h, c, strict=True):
-            torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-4)
+        for stream, branched in zip(h, c, strict=True):
+            torch.testing.assert_close(stream, branched, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, inputs):
-    found = []
+    results = []
     for options in (
         {"cross_attention_layers": 0},
         {"cross_attention_layers": 1},
@@ -198,9 +203,9 @@ def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, i
         method = build(request.getfixturevalue(backbone), dropout=0.1, **options)
         terms, h, c = run(method, inputs(method))
         assert len(c) == (2 if options["cross_attention_layers"] else 0)
-        found.append([*h, terms["nce"], terms["ictm"]])
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+        results.append([*h, terms["nce"], terms["ictm"]])
+    for result in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], result, strict=True))
 
 
 def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(tiny_bert, inputs, shake):
@@ -209,8 +214,8 @@ def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(ti
     c = run(method, inputs(method))[2][0]
     (c * torch.linspace(-1, 1, 32)).pow(2).sum().backward()
     first, second = ([layer.attention for layer in e.backbone.encoder.layer] for e in method.encoder.encoders)
-    for own in (first[1].self.query, first[1].self.key, first[1].output.dense, second[1].self.value):
-        assert own.weight.grad.any()
+    for used in (first[1].self.query, first[1].self.key, first[1].output.dense, second[1].self.value):
+        assert used.weight.grad.any()
     for unused in (first[1].self.value, second[1].self.query, second[1].self.key, second[1].output.dense):
         assert unused.weight.grad is None
     assert first[0].self.value.weight.grad.any() and second[0].self.value.weight.grad.any()
@@ -230,13 +235,13 @@ def test_the_branch_has_dropout_while_training(tiny_bert, inputs, shake):
 def test_the_branch_is_float32_in_every_training_precision(tiny_bert, inputs, shake):
     method = build(tiny_bert, dropout=0.0)
     shake(method.encoder.encoders[1])
-    found = []
+    vectors = []
     for dtype in (None, torch.bfloat16):
         for encoder in method.encoder.encoders:
             encoder.training_dtype = dtype
-        found.append(run(method, inputs(method))[2][0])
-    assert found[1].dtype == torch.float32 and not torch.equal(*found)
-    torch.testing.assert_close(found[1], found[0], atol=0.1, rtol=0)
+        vectors.append(run(method, inputs(method))[2][0])
+    assert vectors[1].dtype == torch.float32 and not torch.equal(*vectors)
+    torch.testing.assert_close(vectors[1], vectors[0], atol=0.1, rtol=0)
 
 
 def test_there_are_no_parameters_beyond_those_of_tncse(tiny_bert):
@@ -273,20 +278,20 @@ def test_without_the_coin_encoder_one_always_looks(tiny_bert, inputs, shake):
 
 
 def draws(method, steps):
-    found = []
+    coins = []
     for step in steps:
         method.step.fill_(step)
-        found.append(method.draw())
-    return np.array(found)
+        coins.append(method.draw())
+    return np.array(coins)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 42])
 def test_the_coin_is_fair_and_forgets(tiny_bert, seed):
-    found = draws(build(tiny_bert, seed=seed), range(4000))
+    coins = draws(build(tiny_bert, seed=seed), range(4000))
     tolerance = 4 * 0.5 / 4000**0.5
-    assert abs(found.mean() - 0.5) < tolerance
+    assert abs(coins.mean() - 0.5) < tolerance
     for lag in (1, 2, 3, 4, 8):
-        assert abs((found[lag:] == found[:-lag]).mean() - 0.5) < tolerance
+        assert abs((coins[lag:] == coins[:-lag]).mean() - 0.5) < tolerance
 
 
 def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
@@ -302,19 +307,18 @@ def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
 
 
 def test_the_coin_goes_on_where_it_was(tiny_bert):
-    method, other = build(tiny_bert), build(tiny_bert, seed=1)
+    method, resumed = build(tiny_bert), build(tiny_bert, seed=1)
     for _ in range(10):
         method.after_step()
     assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
-    other.load_state_dict(method.state_dict())
-    both = []
-    for each in (method, other):
-        found = []
+    resumed.load_state_dict(method.state_dict())
+    coins = []
+    for twin in (method, resumed):
+        coins.append([])
         for _ in range(64):
-            found.append(each.draw())
-            each.after_step()
-        both.append(found)
-    assert both[0] == both[1] and len(set(both[0])) == 2
+            coins[-1].append(twin.draw())
+            twin.after_step()
+    assert coins[0] == coins[1] and len(set(coins[0])) == 2
 
 
 # -- beside TNCSE ---------------------------------------------------------------------------------------------
@@ -322,16 +326,17 @@ def test_the_coin_goes_on_where_it_was(tiny_bert):
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs, shake):
-    found = []
+    results = []
     for kind, arguments in ((JTCSE, {"cross_attention_layers": 0, "coin": False}), (TNCSE, {})):
         method = build(request.getfixturevalue(backbone), kind=kind, **arguments)
         shake(method.encoder.encoders[1])
         torch.manual_seed(1)
         terms = method(inputs(method))
         sum(terms.values()).backward()
-        found.append([*terms.items(), *((name, p.grad) for name, p in method.named_parameters() if p.grad is not None)])
-    for (name, own), (other_name, other) in zip(*found, strict=True):
-        assert name == other_name and torch.equal(own, other), name
+        gradients = [(name, p.grad) for name, p in method.named_parameters() if p.grad is not None]
+        results.append([*terms.items(), *gradients])
+    for (name, jtcse), (tncse_name, tncse) in zip(*results, strict=True):
+        assert name == tncse_name and torch.equal(jtcse, tncse), name
 
 
 def test_the_branch_goes_away_with_its_term(tiny_bert, inputs):
@@ -344,18 +349,19 @@ def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, sh
     """Two processes in turn: the second one gathers what the first one had."""
     method = build(tiny_bert, dropout=0.0)
     shake(method.encoder.encoders[1])
-    given, sent = inputs(method), []
-    expected = method(given)
-    halves = [{k: v[rows] for k, v in given.items()} for rows in (slice(4), slice(4, None))]
+    whole, sent = inputs(method), []
+    expected = method(whole)
+    halves = [
+        Batch(whole.input_ids[rows], whole.attention_mask[rows], whole.roles) for rows in (slice(4), slice(4, None))
+    ]
     for half, gather in zip(
         halves, (lambda z: sent.append(z) or z, lambda z: torch.cat([sent.pop(0), z])), strict=True
     ):
-        for module in ("tncse", "jtcse"):
-            monkeypatch.setattr(f"lib.methods.{module}.gather", gather)
-        found = method(half)
+        monkeypatch.setattr("lib.methods.base.gather", gather)
+        terms = method(half)
     assert sent == []
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(terms[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
 # -- arguments ------------------------------------------------------------------------------------------------
@@ -384,8 +390,8 @@ def test_a_count_that_does_not_divide_the_depth_is_refused(tiny_bert, deep):
 
 
 def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
-    found = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
-    assert found == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
+    layers = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
+    assert layers == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
 
 
 def test_attention_that_cannot_be_read_is_refused(tiny_bert):
@@ -413,8 +419,8 @@ def config(tiny_bert, corpus_file):
 
 
 def test_a_run_keeps_the_trained_sum(config, monkeypatch, sentences):
-    real, methods = runs.train, []
-    monkeypatch.setattr(runs, "train", lambda method, *a, **k: methods.append(method) or real(method, *a, **k))
+    methods = []
+    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
     finished = runs.run(config)
     assert set(finished.history.columns) >= {"nce", "icnce", "ictm"} and len(finished.history) == 8
     encoder = finished.encoder()
@@ -429,8 +435,8 @@ def test_a_run_keeps_the_trained_sum(config, monkeypatch, sentences):
 
 
 def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
-    real, methods = runs.train, []
-    monkeypatch.setattr(runs, "train", lambda method, *a, **k: methods.append(method) or real(method, *a, **k))
+    methods = []
+    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
     config = config.replace(dev_task="demo", eval_every=2, max_steps=4, max_length=32)
     finished, dev = runs.run(config), runs.prepare(config).dev
     scores = training.dev_metrics(finished.encoder().encode, dev)
@@ -460,11 +466,11 @@ def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatc
     monkeypatch.setattr(training, "_step", step)
     with pytest.raises(Killed):
         runs.run(config)
-    found = runs.run(config)
-    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and found.id == whole.id and found.folder != whole.folder
+    resumed = runs.run(config)
+    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and resumed.id == whole.id and resumed.folder != whole.folder
     names = ["history.csv", "metrics.json", "encoder/ensemble.json"]
     for name in [*names, *(f"encoder/encoder_{i}/model.safetensors" for i in (1, 2))]:
-        assert (found.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
+        assert (resumed.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
 
 
 def test_branch_and_coin_name_the_run(config):

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from lib import training
-from lib.config import ConfigError, RunConfig
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
-from lib.encoder import EncoderError, SentenceEncoder
+from lib.encoders import SentenceEncoder
+from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.methods import REGISTRY
-from lib.packed import AttentionMaps
 
 MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
 
@@ -32,7 +33,7 @@ def run(method, inputs, seed=1):
     torch.manual_seed(seed)
     terms = method(inputs)
     handle.remove()
-    return terms, views[0][0::2], views[0][1::2]
+    return terms, *views[0].unbind(1)
 
 
 # -- InfoNCE --------------------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def run(method, inputs, seed=1):
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout, pooling, batch):
-    found = []
+    results = []
     for kind, options in ((MiCSE, arguments()), (SimCSE, SimCSE.Arguments())):
         torch.manual_seed(0)
         method = kind(SentenceEncoder.from_pretrained(tiny_bert, dropout=dropout, pooling=pooling), options).train()
@@ -49,8 +50,8 @@ def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout,
         terms = method(batch(method, sentences[:8]))
         assert set(terms) == {"info_nce"}
         terms["info_nce"].backward()
-        found.append([terms["info_nce"], *(p.grad for p in method.parameters() if p.grad is not None)])
-    torch.testing.assert_close(*found, rtol=0, atol=0)
+        results.append([terms["info_nce"], *(p.grad for p in method.parameters() if p.grad is not None)])
+    torch.testing.assert_close(*results, rtol=0, atol=0)
 
 
 def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
@@ -84,7 +85,7 @@ def test_the_attention_term_is_the_loss_of_both_views(
     torch.manual_seed(1)
     terms = method(inputs)
     torch.manual_seed(1)
-    ids, mask = (inputs[k][:, 0] for k in ("input_ids", "attention_mask"))
+    ids, mask = inputs.column("anchor")
     maps = AttentionMaps((0, 1), padded_queries)
     method.encoder(*(x.repeat_interleave(2, 0) for x in (ids, mask)), maps=maps)
     tokens = mask.bool()
@@ -119,21 +120,23 @@ def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert
 @pytest.mark.parametrize("size, filled", [(10, [0, 4, 8, 10, 10]), (3, [0, 3, 3, 3, 3])])
 def test_the_queue_fills_then_the_oldest_rows_go(tiny_bert, sentences, size, filled, batch, shake):
     method = build(tiny_bert, queue_size=size, momentum=1.0, momentum_dropout=0.0)
-    start, seen, found = {k: v.clone() for k, v in method.encoder.state_dict().items()}, [], []
+    start = {k: v.clone() for k, v in method.encoder.state_dict().items()}
+    embedded, lengths = [], []
     for step in range(5):
         inputs = batch(method, sentences[4 * step : 4 * step + 4])
-        found.append(len(method.queue.negatives()))
+        lengths.append(len(method.queue.negatives()))
         method(inputs)
         shake(method.encoder)
         shake(method.training_head)
         method.after_step()
         trained = {k: v.clone() for k, v in method.encoder.state_dict().items()}
         method.encoder.load_state_dict(start)  # momentum 1: the copy never moves
-        seen.append(method.training_head(method.encoder.eval()(*(x[:, 0] for x in inputs.values()))))  # head of now
+        z = method.encoder.eval()(*inputs.column("anchor"))
+        embedded.append(method.training_head(z))  # the head as it is now
         method.encoder.load_state_dict(trained)
         method.train()
-        torch.testing.assert_close(method.queue.negatives(), torch.cat(seen)[-size:], rtol=1e-4, atol=1e-5)
-    assert found == filled
+        torch.testing.assert_close(method.queue.negatives(), torch.cat(embedded)[-size:], rtol=1e-4, atol=1e-5)
+    assert lengths == filled
     assert not method.queue.negatives().requires_grad
 
 
@@ -166,8 +169,8 @@ def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences, batch, shake
         method.after_step()
         for i, p in enumerate(method.encoder.parameters()):
             expected[i] = 0.9 * expected[i] + 0.1 * p.detach()
-        for own, p in zip(method.queue.encoder.parameters(), expected, strict=True):
-            torch.testing.assert_close(own, p)
+        for slow, p in zip(method.queue.encoder.parameters(), expected, strict=True):
+            torch.testing.assert_close(slow, p)
 
 
 def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, batch):
@@ -177,7 +180,7 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, b
     sum(method(batch(method, sentences[:8])).values()).backward()
     copied = list(method.queue.parameters())
     assert all(p.grad is None and not p.requires_grad for p in copied)
-    groups = training._parameter_groups(method, 0.0)
+    groups = method.parameter_groups(RunConfig())
     trained = {id(p) for group in groups for p in group["params"]}
     assert trained == {id(p) for p in [*method.encoder.parameters(), *method.training_head.parameters()]}
     assert len(copied) == len(list(method.encoder.parameters()))  # no head of its own
@@ -248,7 +251,7 @@ def train(folder, sentences, checkpoint=None):
     )  # fmt: skip
     torch.manual_seed(config.seed)
     encoder = SentenceEncoder.from_pretrained(folder, pooling=config.pooling, dropout=config.dropout)
-    method = MiCSE(encoder, config.arguments())
+    method = config.spec.build(encoder, config.method_arguments)
     corpus = tokenize_corpus(Corpus("toy", (tuple(sentences),)), encoder, max_length=config.max_length)
     return method, training.train(method, corpus, config, dev=None, checkpoint=checkpoint).history
 
@@ -271,12 +274,12 @@ def test_killed_and_resumed_it_has_the_same_queue_and_copy(tiny_bert, sentences,
     with pytest.raises(Killed):
         train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
     torch.manual_seed(123)
-    found, resumed = train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
+    method, resumed = train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
     assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8]
     assert resumed.equals(whole)
-    assert {"queue.rows", "queue.filled"} <= set(found.state_dict())
+    assert {"queue.rows", "queue.filled"} <= set(method.state_dict())
     for name, tensor in expected.state_dict().items():
-        assert torch.equal(found.state_dict()[name], tensor), name
+        assert torch.equal(method.state_dict()[name], tensor), name
 
 
 def test_only_the_encoder_is_kept(tiny_bert, sentences, tmp_path):

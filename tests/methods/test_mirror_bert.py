@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from lib.config import ConfigError
-from lib.encoder import SentenceEncoder
+from lib.checks import ConfigError
+from lib.encoders import SentenceEncoder
+from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, twin_info_nce
 from lib.methods import REGISTRY
 from lib.methods.mirror_bert import mask_span
-from lib.packed import AttentionMaps
 
 MirrorBERT = REGISTRY["mirror_bert"]
 MASK = 99
@@ -23,8 +23,7 @@ def build(folder, dropout=0.1, pooling="cls", **arguments):
 def rows(words, longest=None):
     """Rows of 1 (special), 10 11 12 ..., 2 (special), 0 (padding)."""
     longest = longest or max(words) + 2
-    made = [[1, *range(10, 10 + n), 2] + [0] * (longest - n - 2) for n in words]
-    ids = torch.tensor(made)
+    ids = torch.tensor([[1, *range(10, 10 + n), 2] + [0] * (longest - n - 2) for n in words])
     return ids, (ids != 0).long()
 
 
@@ -55,8 +54,8 @@ def test_every_place_is_the_start_equally_often():
 
 def test_the_generator_decides_the_span():
     ids, mask = rows([9] * 20)
-    first, again, other = (mask_span(ids, mask, 2, MASK, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    assert torch.equal(first, again) and not torch.equal(first, other)
+    first, again, another = (mask_span(ids, mask, 2, MASK, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, another)
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
@@ -64,18 +63,18 @@ def test_the_generator_decides_the_span():
 def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences, batch):
     method = build(request.getfixturevalue(backbone), dropout=0.0, span_length=span, temperature=0.1)
     inputs = batch(method, sentences[:8])
-    seen = []
-    handle = method.encoder.register_forward_pre_hook(lambda module, args: seen.append(args))
+    calls = []
+    handle = method.encoder.register_forward_pre_hook(lambda module, args: calls.append(args))
     terms = method(inputs)
     handle.remove()
-    ids, mask = (x[:, 0] for x in inputs.values())
-    (both, both_mask), mask_id = seen[0], method.encoder.tokenizer.mask_token_id
-    assert torch.equal(both[0::2], ids) and torch.equal(both_mask, mask.repeat_interleave(2, 0))
-    changed = both[1::2] != ids
-    assert changed.sum(1).tolist() == [span] * 8 and (both[1::2][changed] == mask_id).all()
+    ids, mask = inputs.column("anchor")
+    (copies, copies_mask), mask_id = calls[0], method.encoder.tokenizer.mask_token_id
+    assert torch.equal(copies[0::2], ids) and torch.equal(copies_mask, mask.repeat_interleave(2, 0))
+    changed = copies[1::2] != ids
+    assert changed.sum(1).tolist() == [span] * 8 and (copies[1::2][changed] == mask_id).all()
     special = torch.isin(ids, torch.tensor(method.encoder.tokenizer.all_special_ids))
     assert not (changed & special).any() and special.any()
-    views = method.encoder(ids, mask), method.encoder(both[1::2], mask)
+    views = method.encoder(ids, mask), method.encoder(copies[1::2], mask)
     expected = twin_info_nce(torch.stack(views, dim=1).flatten(0, 1), temperature=0.1)
     assert set(terms) == {"twin_info_nce"}
     torch.testing.assert_close(terms["twin_info_nce"], expected, rtol=1e-4, atol=1e-5)
@@ -87,11 +86,11 @@ def test_the_attention_term_compares_the_copies(tiny_bert, sentences, batch):
     torch.manual_seed(1)
     terms = method(inputs)
     torch.manual_seed(1)
-    ids, mask = (x[:, 0] for x in inputs.values())
+    ids, mask = inputs.column("anchor")
     masked = mask_span(ids, mask, 2, method.encoder.tokenizer.mask_token_id)
     maps = AttentionMaps((0, 1))
-    both = torch.stack([ids, masked], dim=1).flatten(0, 1)
-    method.encoder(both, mask.repeat_interleave(2, 0), maps=maps)
+    copies = torch.stack([ids, masked], dim=1).flatten(0, 1)
+    method.encoder(copies, mask.repeat_interleave(2, 0), maps=maps)
     att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
     tokens = mask.bool()
     valid = tokens[:, :, None] & tokens[:, None, :]

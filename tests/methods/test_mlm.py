@@ -1,5 +1,7 @@
 """Masked language modelling and Condenser's late head: the two losses, who gets gradient, what is kept on disk."""
 
+import shutil
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,10 +9,11 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
 
 from lib import runs
-from lib.config import ConfigError, RunConfig
-from lib.encoder import SentenceEncoder
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import LATE_LAYERS
 from lib.methods import REGISTRY
-from lib.methods.mlm import LATE_LAYERS
 
 MLM = REGISTRY["mlm"]
 
@@ -23,7 +26,7 @@ def build(folder, dropout=0.0, **arguments):
 def by_hand(method, inputs, seed):
     """Both losses from the unpacked Hugging Face modules, with the masks that `seed` draws."""
     torch.manual_seed(seed)
-    ids, mask = inputs["input_ids"][:, 0], inputs["attention_mask"][:, 0]
+    ids, mask = inputs.column("anchor")
     draws = torch.rand(3, *ids.shape)
     tokenizer, backbone = method.encoder.tokenizer, method.encoder.backbone
     masked, labels = ids.clone(), torch.full_like(ids, -100)
@@ -72,18 +75,18 @@ def test_both_losses_equal_the_unpacked_modules(bert, sentences, batch):
 
 def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(bert, sentences, batch):
     method = build(bert, condenser_weight=1.0, mlm_probability=0.9)  # something is masked in every sentence
-    seen = []
+    outputs = []
 
     def keep(module, args, output):
         output.retain_grad()
-        seen.append(output)
+        outputs.append(output)
 
     method.encoder.backbone.encoder.layer[-1].output.register_forward_hook(keep)
     inputs = batch(method, sentences[:8])
     method(inputs)["condenser"].backward()
-    starts = inputs["attention_mask"].sum(-1).flatten().cumsum(0).roll(1)
+    starts = inputs.attention_mask.sum(-1).flatten().cumsum(0).roll(1)
     starts[0] = 0
-    moved = seen[0].grad.abs().sum(-1) > 0
+    moved = outputs[0].grad.abs().sum(-1) > 0
     assert moved[starts].all() and int(moved.sum()) == len(starts)
     early = method.encoder.backbone.encoder.layer[0].output.dense.weight.grad
     assert early is not None and early.abs().sum() > 0  # M is not detached
@@ -120,7 +123,7 @@ def test_a_run_keeps_encoder_head_and_late_layers(bert, tmp_path, sentences):
     assert torch.equal(model.cls.predictions.decoder.weight, words)
     before = SentenceEncoder.from_pretrained(bert).backbone.get_input_embeddings().weight
     assert not torch.equal(before, words)
-    again = build(saved, **arguments)  # the next stage starts from the saved late layers
+    again = build(saved, head="pretrained", **arguments)  # the next stage starts from the saved late layers
     for name, tensor in load_file(saved / LATE_LAYERS).items():
         assert torch.equal(again.late.state_dict()[name], tensor)
     assert run.history.condenser.notna().all()
@@ -154,11 +157,11 @@ def test_roberta_has_its_own_head(tiny_roberta, tmp_path, sentences):
 
 
 def test_whole_words_are_masked_together(tmp_path, sentences, batch):
-    from lib import backbone
+    from lib.encoders import mini_bert
 
     texts = [f"{sentence} underground waterfront markets" for sentence in sentences]
     sizes = {"vocabulary": 110, "hidden": 16, "layers": 2, "heads": 2, "intermediate": 32, "max_positions": 256}
-    method = build(backbone.build(texts, tmp_path / "pieces", **sizes), whole_words=True, mlm_probability=0.5)
+    method = build(mini_bert.build(texts, tmp_path / "pieces", **sizes), whole_words=True, mlm_probability=0.5)
     inputs = batch(method, texts[:32])
     kept = []
     method.encoder.backbone.embeddings.register_forward_pre_hook(
@@ -166,23 +169,116 @@ def test_whole_words_are_masked_together(tmp_path, sentences, batch):
     )
     method.lm_head.register_forward_hook(lambda module, args, output: kept.append(len(output)))
     method(inputs)
-    changed = kept[0] != inputs["input_ids"][:, 0]
-    inside = method.continues[inputs["input_ids"][:, 0]]
-    assert inside.sum() > 50 and 0 < changed.sum() < kept[1] < inputs["attention_mask"].sum()
+    ids, mask = inputs.column("anchor")
+    changed = kept[0] != ids
+    inside = method.masking.continues[ids]
+    assert inside.sum() > 50 and 0 < changed.sum() < kept[1] < mask.sum()
     together = [changed[:, j] == changed[:, j - 1] for j in range(1, changed.size(1))]
     agree = torch.stack(together, 1)[inside[:, 1:]].float().mean()
     assert agree > 0.75  # 80 % of both pieces of a chosen word become [MASK]; drawn alone, about 0.6 would agree
 
 
-def test_another_head_is_another_run(bert, tmp_path, sentences):
-    import shutil
+def change(file, name):
+    """Add 1 to a tensor of a safetensors file."""
+    weights = load_file(file)
+    weights[name] += 1
+    save_file(weights, file, metadata={"format": "pt"})
 
-    shutil.copytree(bert, tmp_path / "other")
-    weights = load_file(tmp_path / "other/model.safetensors")
-    weights["cls.predictions.transform.dense.weight"] += 1
-    save_file(weights, tmp_path / "other/model.safetensors", metadata={"format": "pt"})
-    ids = [runs.prepare(config(folder, tmp_path, sentences)).id for folder in (bert, tmp_path / "other")]
+
+def test_another_head_is_another_run(bert, tmp_path, sentences):
+    shutil.copytree(bert, tmp_path / "changed")
+    change(tmp_path / "changed/model.safetensors", "cls.predictions.transform.dense.weight")
+    ids = [runs.prepare(config(folder, tmp_path, sentences)).id for folder in (bert, tmp_path / "changed")]
     assert ids[0] != ids[1]
+
+
+# -- the late head's start ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_late_layers(bert, tmp_path):
+    """The backbone, and beside it late layers that no other start would give."""
+    method = build(bert, condenser_weight=1.0)
+    with torch.no_grad():
+        for parameter in method.late.parameters():
+            parameter.add_(0.1)
+    method.save(tmp_path / "with late layers")
+    return tmp_path / "with late layers"
+
+
+@pytest.mark.parametrize(
+    "arguments, differ",
+    [
+        ({"condenser_weight": 1.0, "head": "pretrained"}, True),
+        ({"condenser_weight": 1.0, "head": "top_layers"}, False),
+        ({"condenser_weight": 1.0, "head": "random"}, False),
+        ({"condenser_weight": 0.0, "head": "pretrained"}, False),
+    ],
+)
+def test_other_saved_late_layers_are_another_run_where_they_are_read(
+    with_late_layers, tmp_path, sentences, arguments, differ
+):
+    changed = shutil.copytree(with_late_layers, tmp_path / "changed")
+    change(changed / LATE_LAYERS, "1.output.dense.weight")
+    shutil.copytree(with_late_layers, tmp_path / "moved")
+    names = {
+        folder: runs.prepare(config(folder, tmp_path, sentences, method_arguments=arguments)).id
+        for folder in (with_late_layers, changed, tmp_path / "moved")
+    }
+    assert (names[with_late_layers] != names[changed]) is differ
+    assert names[with_late_layers] == names[tmp_path / "moved"]
+
+
+@pytest.mark.parametrize("on_hub", [False, True])
+def test_a_pretrained_late_head_that_is_not_there_is_refused_by_preflight(bert, tmp_path, sentences, hub, on_hub):
+    backbone = hub(bert, "some/bert") if on_hub else bert
+    arguments = {"condenser_weight": 1.0, "head": "pretrained"}
+    with pytest.raises(ConfigError, match=f"head 'pretrained' asks for {LATE_LAYERS} beside backbone") as caught:
+        runs.preflight(config(backbone, tmp_path, sentences, method_arguments=arguments))
+    assert "choose head 'top_layers' or 'random'" in str(caught.value) and "\n" not in str(caught.value)
+    without_term = {"condenser_weight": 0.0, "head": "pretrained"}
+    runs.preflight(config(backbone, tmp_path, sentences, method_arguments=without_term))
+
+
+def test_a_pretrained_late_head_is_read_from_the_hubs_cache(with_late_layers, hub):
+    late = build(hub(with_late_layers, "some/bert"), condenser_weight=1.0, head="pretrained").late
+    saved = load_file(with_late_layers / LATE_LAYERS)
+    assert set(late.state_dict()) == set(saved)
+    assert all(torch.equal(tensor, saved[name]) for name, tensor in late.state_dict().items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_top_layers_are_copies_of_the_last_layers_and_are_trained(bert, sentences, batch, count):
+    method = build(bert, condenser_weight=1.0, head="top_layers", late_layers=count)
+    last = method.encoder.backbone.encoder.layer[4 - count :].state_dict()
+    assert set(method.late.state_dict()) == set(last)
+    assert all(torch.equal(tensor, last[name]) for name, tensor in method.late.state_dict().items())
+    optimizer = torch.optim.SGD(method.late.parameters(), lr=0.1)
+    method(batch(method, sentences[:16]))["condenser"].backward()
+    optimizer.step()
+    for name, tensor in method.late.state_dict().items():
+        if not name.endswith("key.bias"):  # it changes no attention
+            assert not torch.equal(tensor, last[name]), name  # trained, and shared with no layer of the backbone
+
+
+def test_random_late_layers_are_new_even_where_some_were_saved(bert, with_late_layers):
+    fresh, beside = (build(folder, condenser_weight=1.0).late.state_dict() for folder in (bert, with_late_layers))
+    saved, copies = load_file(with_late_layers / LATE_LAYERS), build(bert, condenser_weight=1.0, head="top_layers").late
+    for name, tensor in beside.items():
+        assert torch.equal(tensor, fresh[name]) and not torch.equal(tensor, saved[name]), name
+    weight = "0.intermediate.dense.weight"
+    assert not torch.equal(beside[weight], copies.state_dict()[weight])
+    torch.testing.assert_close(beside["0.attention.self.value.weight"], torch.eye(32))
+
+
+@pytest.mark.parametrize("head", ["top_layers", "random", "pretrained"])
+def test_a_run_from_every_start(with_late_layers, tmp_path, sentences, head):
+    arguments = {"condenser_weight": 1.0, "head": head}
+    history = runs.run(config(with_late_layers, tmp_path, sentences, method_arguments=arguments)).history
+    assert history.condenser.notna().all()
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------
 
 
 def test_wrong_arguments(bert, tmp_path, sentences):
@@ -194,17 +290,23 @@ def test_wrong_arguments(bert, tmp_path, sentences):
         build(bert, whole_words=True)
     build(bert, condenser_weight=1.0).save(tmp_path / "saved")
     with pytest.raises(ConfigError, match="does not hold 3 layers"):
-        build(tmp_path / "saved", condenser_weight=1.0, late_layers=3)
+        build(tmp_path / "saved", condenser_weight=1.0, late_layers=3, head="pretrained")
     (tmp_path / "saved" / LATE_LAYERS).write_bytes(b"cut off")
     with pytest.raises(ConfigError, match="does not hold 2 layers"):
-        build(tmp_path / "saved", condenser_weight=1.0)
+        build(tmp_path / "saved", condenser_weight=1.0, head="pretrained")
+    with pytest.raises(ConfigError, match="late_layers 5 is more than the 4 layers of backbone"):
+        build(bert, condenser_weight=1.0, late_layers=5, head="top_layers")
+    with pytest.raises(ConfigError, match="head 'fresh' is unknown: choose one of pretrained, top_layers, random"):
+        MLM.Arguments(head="fresh")
     SentenceEncoder.from_pretrained(bert).save(tmp_path / "headless")
     with pytest.raises(ConfigError, match="was saved without an MLM head"):
         build(tmp_path / "headless")
-    with pytest.raises(ConfigError, match=r"with augmentation 'word_deletion\(0.2\)' holds pairs"):
+    with pytest.raises(ConfigError, match=r"with augmentation 'word_deletion\(0.2\)' holds anchor, positive"):
         runs.run(config(bert, tmp_path, sentences, augmentation="word_deletion(0.2)"))
     with pytest.raises(ConfigError, match="rows, less than one batch of 512"):
         runs.run(config(bert, tmp_path, sentences).replace(batch_size=512))
     (tmp_path / "pairs.csv").write_text("a,b\n" + "x,y\n" * 20)
-    with pytest.raises(ConfigError, match="method mlm trains on sentences, but corpus"):
+    with pytest.raises(
+        ConfigError, match="method mlm trains on the columns anchor alone, but corpus .* holds anchor, positive"
+    ):
         runs.run(config(bert, tmp_path, sentences).replace(corpus=str(tmp_path / "pairs.csv")))

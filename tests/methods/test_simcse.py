@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from lib.config import ConfigError
-from lib.encoder import SentenceEncoder
+from lib.checks import ConfigError
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
 from lib.methods import REGISTRY
 
@@ -17,37 +18,61 @@ def build(folder, dropout=0.1, pooling="mean", **arguments):
     return SimCSE(encoder, SimCSE.Arguments(**arguments)).train()
 
 
-def batch(method, *columns):
-    rows = [s for row in zip(*columns, strict=True) for s in row]
-    ids = method.encoder.tokenizer(rows, padding=True, return_tensors="pt")
-    return {k: ids[k].view(len(columns[0]), len(columns), -1) for k in ("input_ids", "attention_mask")}
-
-
-def test_unsupervised_is_the_same_sentence_twice(tiny_bert, sentences):
+def test_unsupervised_is_the_same_sentence_twice(tiny_bert, sentences, batch):
     """Without dropout both views are z, and the loss is info_nce(z, z)."""
     method = build(tiny_bert, dropout=0.0)
     inputs = batch(method, sentences[:8])
-    z = method.training_head(method.encoder(inputs["input_ids"][:, 0], inputs["attention_mask"][:, 0]))
+    z = method.training_head(method.encoder(inputs.input_ids[:, 0], inputs.attention_mask[:, 0]))
     torch.testing.assert_close(method(inputs)["info_nce"], info_nce(z, z), rtol=1e-4, atol=1e-5)
 
 
-def test_supervised_takes_the_third_column_as_hard_negatives(tiny_bert, sentences):
-    method = build(tiny_bert, dropout=0.0, projection="always", hard_negative_weight=0.5)
-    columns = sentences[:8], sentences[8:16], sentences[16:24]
-    z = [method.encoder(*(v[:, 0] for v in batch(method, c).values())) for c in columns]
-    expected = info_nce(z[0], z[1], hard_negatives=z[2], hard_negative_weight=0.5)
-    torch.testing.assert_close(method(batch(method, *columns))["info_nce"], expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(
+    "roles",
+    [("anchor", "positive", "hard_negative"), ("anchor", "hard_negative", "positive"), ("anchor", "hard_negative"),
+     ("anchor", "positive")],
+)  # fmt: skip
+@pytest.mark.parametrize("dropout_masks", ["independent", "identical"])
+def test_roles_say_what_is_a_positive_and_what_a_hard_negative(tiny_bert, sentences, batch, roles, dropout_masks):
+    """Whatever the order of the columns; without a positive column, the anchor is its own positive."""
+    options = {"projection": "always", "hard_negative_weight": 0.5, "dropout_masks": dropout_masks}
+    method = build(tiny_bert, dropout=0.0, **options)
+    texts = {"anchor": sentences[:8], "positive": sentences[8:16], "hard_negative": sentences[16:24]}
+    z = {role: method.encoder(*batch(method, column).column("anchor")) for role, column in texts.items()}
+    inputs = batch(method, *(texts[role] for role in roles), roles=roles)
+    expected = info_nce(
+        z["anchor"],
+        z["positive" if "positive" in roles else "anchor"],
+        hard_negatives=z["hard_negative"] if "hard_negative" in roles else None,
+        hard_negative_weight=0.5,
+    )
+    terms = method(inputs)
+    assert set(terms) == {"info_nce"}
+    torch.testing.assert_close(terms["info_nce"], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_masks_of_the_two_views(tiny_bert, sentences):
-    inputs = None
+def test_anchors_and_positives_are_masked_and_no_hard_negative(tiny_bert, sentences, batch):
+    method = build(tiny_bert, dropout=0.0, mlm_weight=0.1)
+    triples = batch(
+        method, sentences[:8], sentences[8:16], sentences[16:24], roles=("anchor", "hard_negative", "positive")
+    )
+    columns = [triples.column(role) for role in ("anchor", "positive")]
+    pairs = Batch(*(torch.stack(tensors, dim=1) for tensors in zip(*columns, strict=True)), ("anchor", "positive"))
+    losses = []
+    for inputs in (triples, pairs):
+        torch.manual_seed(1)
+        losses.append(method.masked_lm(inputs))
+    assert torch.equal(*losses)
+
+
+def test_the_masks_of_the_two_views(tiny_bert, sentences, batch):
     for masks, equal in (("independent", False), ("identical", True)):
         method = build(tiny_bert, dropout=0.3, dropout_masks=masks)
         inputs = batch(method, sentences[:8])
-        two = {k: v.repeat(1, 2, 1) for k, v in inputs.items()}
-        z = method.embed(two["input_ids"], two["attention_mask"])
+        views = method.embed(inputs)
+        z = views.embeddings["encoder"]
+        assert views.roles == ("anchor", "positive") and z.shape == (8, 2, 32)
         assert torch.equal(z[:, 0], z[:, 1]) is equal
-        assert not torch.equal(z, method.embed(two["input_ids"], two["attention_mask"]))  # new masks at every step
+        assert not torch.equal(z, method.embed(inputs).embeddings["encoder"])  # new masks at every step
 
 
 @pytest.mark.parametrize(
@@ -62,7 +87,7 @@ def test_where_the_projection_lives(tiny_bert, projection, in_method, in_encoder
     assert bool(saved) is in_encoder
 
 
-def test_mlm_term_is_weighted_and_switched_off_by_its_weight(tiny_bert, sentences):
+def test_mlm_term_is_weighted_and_switched_off_by_its_weight(tiny_bert, sentences, batch):
     inputs = batch(build(tiny_bert), sentences[:8])
     assert set(build(tiny_bert)(inputs)) == {"info_nce"}
     terms = {}
@@ -81,7 +106,7 @@ def test_mlm_needs_a_pretrained_head(tiny_roberta):
         build(tiny_roberta, mlm_weight=0.1)
 
 
-def test_learns_from_roberta_too(tiny_roberta, sentences):
+def test_learns_from_roberta_too(tiny_roberta, sentences, batch):
     method = build(tiny_roberta, dropout=0.05)
     optimizer = torch.optim.AdamW(method.parameters(), lr=1e-3)
     losses = []

@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertModel
 
-from lib import ensemble, runs
-from lib.config import ConfigError, RunConfig
-from lib.encoder import EncoderError, SentenceEncoder
+from lib import runs
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder, ensemble
 from lib.losses import tensor_modulus, twin_info_nce
 from lib.methods import REGISTRY
 
@@ -32,13 +33,13 @@ def perturbed(shake, folder, target, seed=5):
 
 def run(method, inputs, seed=1):
     """Terms, and the vectors [2N, D] of either encoder."""
-    seen = []
-    handles = [e.register_forward_hook(lambda module, args, h: seen.append(h)) for e in method.encoder.encoders]
+    vectors = []
+    handles = [e.register_forward_hook(lambda module, args, h: vectors.append(h)) for e in method.encoder.encoders]
     torch.manual_seed(seed)
     terms = method(inputs)
     for handle in handles:
         handle.remove()
-    return terms, *seen
+    return terms, *vectors
 
 
 # -- terms ----------------------------------------------------------------------------------------------------
@@ -68,13 +69,13 @@ def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs, shak
     for dropout in (0.0, 0.1):
         method = build(tiny_bert, dropout=dropout)
         shake(method.encoder.encoders[1])
-        given = inputs(method)
-        _, *both = run(method, given)
-        for h, encoder in zip(both, method.encoder.encoders, strict=True):
+        rows = inputs(method)
+        _, *vectors = run(method, rows)
+        for h, encoder in zip(vectors, method.encoder.encoders, strict=True):
             assert h.shape == (16, 32)
             assert torch.equal(h[0::2], h[1::2]) is (dropout == 0)
             if not dropout:
-                once = encoder(given["input_ids"][:, 0], given["attention_mask"][:, 0])
+                once = encoder(*rows.column("anchor"))
                 torch.testing.assert_close(h, once.repeat_interleave(2, 0), rtol=1e-4, atol=1e-5)
 
 
@@ -83,20 +84,21 @@ def test_the_memory_estimate_counts_every_pass(tiny_bert, inputs):
     for encoder in method.encoder.encoders:
         encoder.register_forward_pre_hook(lambda module, args: rows.append(len(args[0])))
     method(inputs(method, 8))
-    assert sum(rows) == 8 * TNCSE.views
-    assert TNCSE.encoders == len(method.encoder.encoders)
+    needs = TNCSE.needs(method.arguments)
+    assert sum(rows) == 8 * needs.passes
+    assert needs.trained_encoders == len(method.encoder.encoders)
 
 
 @pytest.mark.parametrize("name", ["nce", "icnce", "ictm"])
 def test_a_weight_scales_its_term_alone_and_0_removes_it(tiny_bert, inputs, name, shake):
-    found = {}
+    terms = {}
     for weight in (0.0, 1.0, 3.0):
         method = build(tiny_bert, **{f"{name}_weight": weight})
         shake(method.encoder.encoders[1])
-        found[weight], *_ = run(method, inputs(method))
-    assert set(found[0.0]) == {"nce", "icnce", "ictm"} - {name}
-    torch.testing.assert_close(found[3.0].pop(name), 3 * found[1.0].pop(name))
-    assert found[0.0] == found[1.0] == found[3.0]
+        terms[weight], *_ = run(method, inputs(method))
+    assert set(terms[0.0]) == {"nce", "icnce", "ictm"} - {name}
+    torch.testing.assert_close(terms[3.0].pop(name), 3 * terms[1.0].pop(name))
+    assert terms[0.0] == terms[1.0] == terms[3.0]
 
 
 # -- twins ----------------------------------------------------------------------------------------------------
@@ -132,8 +134,8 @@ def test_without_the_modulus_there_are_no_poolers(tiny_bert):
 def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
     method = build(tiny_bert, pooler_from=str(tiny_bert) if pretrained else "")
     for pair in (method.encoder.encoders, method.poolers):
-        for own, other in zip(*(list(each.parameters()) for each in pair), strict=True):
-            assert torch.equal(own, other) and own is not other and own.data_ptr() != other.data_ptr()
+        for first, second in zip(*(list(module.parameters()) for module in pair), strict=True):
+            assert torch.equal(first, second) and first is not second and first.data_ptr() != second.data_ptr()
 
 
 def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs, shake):
@@ -141,10 +143,10 @@ def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inpu
     method = build(tiny_bert, second_backbone=folder, dropout=0.2)
     rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
     assert rates == {0.2}
-    found = [encoder.encode(sentences[:6]) for encoder in method.encoder.encoders]
+    vectors = [encoder.encode(sentences[:6]) for encoder in method.encoder.encoders]
     expected = [SentenceEncoder.from_pretrained(name).encode(sentences[:6]) for name in (tiny_bert, folder)]
     assert abs(expected[0] - expected[1]).max() > 1e-2
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
 def test_a_second_backbone_saved_with_another_pooling_is_read_at_cls(tiny_bert, tmp_path):
@@ -255,7 +257,7 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
 
     second = perturbed(shake, tiny_bert, tmp_path / "second", seed=1)
     moved = shutil.copytree(second, tmp_path / "moved")
-    other = perturbed(shake, tiny_bert, tmp_path / "other", seed=2)
+    another = perturbed(shake, tiny_bert, tmp_path / "another", seed=2)
     with_pooler = shutil.copytree(tiny_bert, tmp_path / "with pooler")
     other_pooler = shutil.copytree(tiny_bert, tmp_path / "other pooler")
     weights = load_file(other_pooler / "model.safetensors")
@@ -276,7 +278,7 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
     different = [
         name(),
         name(second_backbone=second),
-        name(second_backbone=other),
+        name(second_backbone=another),
         name(pooler_from=str(tiny_bert)),
         name(pooler_from=str(other_pooler)),
         *(name(pooler_from=str(folder)) for folder in shards),
@@ -291,7 +293,7 @@ def test_an_unknown_second_backbone_stops_before_training(tiny_bert, corpus_file
         method_arguments={"second_backbone": str(tmp_path / "nothing")},
     )  # fmt: skip
     with pytest.raises(EncoderError, match="neither an existing folder"):
-        config.preflight()
+        runs.preflight(config)
 
 
 def test_twins_that_take_different_lengths_are_refused(tiny_bert, corpus_file, tmp_path, variant):
@@ -301,4 +303,4 @@ def test_twins_that_take_different_lengths_are_refused(tiny_bert, corpus_file, t
         method_arguments={"second_backbone": short},
     )  # fmt: skip
     with pytest.raises(ConfigError, match="takes 16 tokens, backbone 64"):
-        config.preflight()
+        runs.preflight(config)

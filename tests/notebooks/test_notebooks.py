@@ -11,7 +11,8 @@ import nbformat
 import pytest
 import yaml
 
-from lib import batch
+from lib.batch.jobs import expand
+from lib.batch.parameters import check, declared, notebook_of
 from lib.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +60,7 @@ def test_one_literal_parameters_cell_with_typed_and_commented_lines(notebook):
 def test_headings_in_order_and_prose_before_code(notebook):
     _, content = notebook
     text = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
-    levels = [len(found) for found in re.findall(r"^(#+) ", text, flags=re.M)]
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, flags=re.M)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
     assert content.cells[0].cell_type == "markdown"
@@ -72,18 +73,17 @@ def test_parameter_files_fit_their_notebook_and_say_what_to_expect(path):
     for word in ("# Command:", "# Hardware:", "# Time:", "# Expected:"):
         assert word in text
     if path.parent.name == "grids":
-        assert batch.expand(path)
+        assert expand(path)
         return
-    stem = next(p.stem for p in reversed(NOTEBOOKS) if path.stem.startswith(p.stem))
-    declared = batch.read_parameters(ROOT / "notebooks" / f"{stem}.ipynb")
+    kinds, defaults = declared(notebook_of(path))
     values = yaml.safe_load(text)
-    assert list(values) == list(declared), "same names in the same order"
-    batch.check(declared, values, path.name)
+    assert list(values) == list(kinds), "same names in the same order"
+    check(kinds, values, path.name)
     assert values["profile"] == path.parent.name
+    assert values["method"] == defaults["method"]
     if path.parent.name == "demo":
-        assert values == {name: parameter.default for name, parameter in declared.items()}
-    fields = RunConfig.__dataclass_fields__.keys() | {"temperature"}
-    RunConfig.from_parameters({k: v for k, v in values.items() if k in fields})
+        assert values == defaults
+    assert RunConfig.from_parameters(values, others=kinds).method == values["method"]
 
 
 def test_every_published_row_has_its_provenance():

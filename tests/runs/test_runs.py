@@ -11,11 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 
 from lib import runs
-from lib.config import ConfigError, RunConfig
-from lib.data import DataError
-from lib.encoder import EncoderError
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.config import RunConfig
+from lib.evaluation import RESULT_COLUMNS
+from lib.runs import running
+from lib.runs.prepare import warn_if_slow
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def test_a_run_is_trained_once_and_found_again(config, monkeypatch, sentences):
         "config.yaml", "encoder", "history.csv", "metrics.json", "provenance.json",
     ]  # fmt: skip
     assert first.config == config and first.metrics["steps"] == 3 and len(first.history) == 4
-    monkeypatch.setattr(runs, "train", lambda *a, **k: pytest.fail("trained again"))
+    monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("trained again"))
     again = runs.run(config)
     assert again.folder == first.folder
     np.testing.assert_array_equal(again.encoder().encode(sentences[:3]), first.encoder().encode(sentences[:3]))
@@ -74,18 +77,19 @@ def test_a_damaged_run_folder_is_trained_again(config):
 
 def test_two_processes_on_one_run_train_it_once(config, tmp_path):
     code = (
-        "import sys, lib.runs as r, lib.training as t\n"
+        "import sys\n"
         "from lib.config import RunConfig\n"
-        "real = r.train\n"
+        "from lib.runs import running\n"
+        "real = running.train\n"
         "def train(*a, **k):\n    print('trains', flush=True)\n    return real(*a, **k)\n"
-        "r.train = train\n"
-        "print(r.run(RunConfig(**eval(sys.argv[1]))).id)\n"
+        "running.train = train\n"
+        "print(running.run(RunConfig(**eval(sys.argv[1]))).id)\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     command = [sys.executable, "-c", code, repr(config.as_dict())]
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
-    output = [p.communicate()[0].split() for p in both]
-    assert sorted(len(o) for o in output) == [1, 2] and output[0][-1] == output[1][-1]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    outputs = [process.communicate()[0].split() for process in processes]
+    assert sorted(len(words) for words in outputs) == [1, 2] and outputs[0][-1] == outputs[1][-1]
 
 
 def test_results_are_computed_once_and_collected(config):
@@ -94,7 +98,7 @@ def test_results_are_computed_once_and_collected(config):
 
     def compute():
         calls.append(1)
-        return pd.DataFrame([("STS-B", "test", "SentEval", "all", "spearman", 50.0)], columns=runs.ROW_COLUMNS[5:11])
+        return pd.DataFrame([("STS-B", "test", "SentEval", "all", "spearman", 50.0)], columns=RESULT_COLUMNS)
 
     for _ in range(2):
         rows = finished.results("sts", compute)
@@ -111,11 +115,11 @@ def test_results_are_computed_once_and_collected(config):
 
 
 def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs.paths, "root", lambda: tmp_path)
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
     finished = runs.run(config)
     rows = finished.results(
         "x",
-        lambda: pd.DataFrame([("t", "dev", "p", "all", "spearman", 1.23456)], columns=runs.ROW_COLUMNS[5:11]),
+        lambda: pd.DataFrame([("t", "dev", "p", "all", "spearman", 1.23456)], columns=RESULT_COLUMNS),
     )
     path = runs.publish(rows, "demo", "x", "A note.")
     assert runs.published("demo", "x").value.tolist() == [1.23]
@@ -125,12 +129,12 @@ def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
 
 
 def test_publishing_again_can_keep_what_was_not_measured_again(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs.paths, "root", lambda: tmp_path)
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
     finished = runs.run(config)
 
     def rows(task, value, run_id):
-        part = pd.DataFrame([(task, "dev", "p", "all", "spearman", value)], columns=runs.ROW_COLUMNS[5:11])
-        return runs.label_rows(part, config, run_id)
+        part = pd.DataFrame([(task, "dev", "p", "all", "spearman", value)], columns=RESULT_COLUMNS)
+        return runs.label_rows(part, runs.config_labels(config), run_id=run_id)
 
     runs.publish(pd.concat([rows("a", 1.0, finished.id), rows("b", 2.0, "")]), "demo", "x", "First.")
     shutil.rmtree(finished.folder)  # another machine: the run itself is gone
@@ -144,14 +148,14 @@ def test_publishing_again_can_keep_what_was_not_measured_again(config, tmp_path,
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    runs.warn_if_slow(config)
+    warn_if_slow(config)
     assert capsys.readouterr().err == ""
-    runs.warn_if_slow(config.replace(precision="bf16"))
+    warn_if_slow(config.replace(precision="bf16"))
     assert "fp32" in capsys.readouterr().err
 
 
 def test_grid_validates_everything_before_the_first_run(config, monkeypatch):
-    monkeypatch.setattr(runs, "run", lambda *a, **k: pytest.fail("started"))
+    monkeypatch.setattr(running, "run", lambda *a, **k: pytest.fail("started"))
     with pytest.raises(ConfigError, match="temperature"):
         runs.grid(config, {"temperature": [0.05, -1.0]})
 
@@ -182,19 +186,19 @@ def test_grid_rows(config):
 )
 def test_preflight_names_what_is_wrong(config, change, error, words):
     with pytest.raises(error, match=words) as caught:
-        config.replace(**change).preflight()
+        runs.preflight(config.replace(**change))
     assert "\n" not in str(caught.value)
 
 
 def test_too_little_memory_is_said_before_training(config, monkeypatch):
-    monkeypatch.setattr(runs.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
     with pytest.raises(ConfigError, match="lower batch_size"):
-        config.preflight()
+        runs.preflight(config)
 
 
 def test_a_finished_run_needs_no_memory(config, monkeypatch):
     finished = runs.run(config)
-    monkeypatch.setattr(runs.psutil, "virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
     assert runs.run(config).folder == finished.folder
 
 
@@ -202,7 +206,7 @@ def test_results_of_other_tasks_are_other_rows(config):
     finished = runs.run(config)
 
     def rows(task):
-        return pd.DataFrame([(task, "test", "p", "all", "spearman", 1.0)], columns=runs.ROW_COLUMNS[5:11])
+        return pd.DataFrame([(task, "test", "p", "all", "spearman", 1.0)], columns=RESULT_COLUMNS)
 
     for task in ("MR", "CR", "MR"):
         assert finished.results("transfer", lambda task=task: rows(task), key=[task]).task.tolist() == [task]
@@ -213,25 +217,67 @@ def test_several_encoders_of_one_run_keep_their_names(config):
     finished = runs.run(config)
 
     def rows(value):
-        return pd.DataFrame([("STS-B", "test", "p", "all", "spearman", value)], columns=runs.ROW_COLUMNS[5:11])
+        return pd.DataFrame([("STS-B", "test", "p", "all", "spearman", value)], columns=RESULT_COLUMNS)
 
     for name, value in (("encoder I", 1.0), ("sum", 2.0)):
         finished.results("sts", lambda value=value: rows(value), key=[name], method=name, paper="x")
-    found = runs.collect("demo").set_index("method")
-    assert found.value.to_dict() == {"encoder I": 1.0, "sum": 2.0} and set(found.paper) == {"x"}
+    collected = runs.collect("demo").set_index("method")
+    assert collected.value.to_dict() == {"encoder I": 1.0, "sum": 2.0} and set(collected.paper) == {"x"}
     assert finished.results("sts", None, key=["sum"], method="renamed").method.tolist() == ["renamed"]
 
 
-def test_command_line(config, tmp_path, capsys):
-    import yaml
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"method_arguments": {"gone_argument": 1}}, "unknown argument of simcse 'gone_argument'"),
+        ({"gone_parameter": 1}, "unknown parameter 'gone_parameter'"),
+        ({"method": "gone_method"}, "method 'gone_method' is unknown"),
+    ],
+)
+def test_rows_of_a_run_of_older_code_are_still_collected(config, change, words):
+    finished = runs.run(config)
+    frame = pd.DataFrame([("STS-B", "test", "p", "all", "spearman", 50.0)], columns=RESULT_COLUMNS)
+    expected = finished.results("sts", lambda: frame)
+    stored = yaml.safe_load((finished.folder / "config.yaml").read_text())
+    (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | change))
+    method = change.get("method", "simcse")
+    pd.testing.assert_frame_equal(runs.collect("demo"), expected.assign(paper=method, method=method))
+    older = runs.Run(finished.folder)
+    assert older.results("sts", None).value.tolist() == [50.0] and older.encoder().dimension == 32
+    with pytest.raises(ConfigError, match=words):
+        older.config  # noqa: B018
 
-    file = tmp_path / "p.yaml"
-    file.write_text(yaml.safe_dump(config.as_dict() | {"only_the_notebook_reads_this": 1}))
-    assert runs.main(["-f", str(file), "-p", "max_steps=2"]) == 0
-    assert '"steps": 2' in capsys.readouterr().out
-    assert runs.main(["-f", str(file), "-p", "learning_rate=1e-5"]) == 2
-    assert "write 1.0e-5" in capsys.readouterr().err
-    assert runs.main(["-f", str(tmp_path / "none.yaml")]) == 2
-    assert runs.main(["-f", str(file), "-p", "sed=9"]) == 2
-    assert "did you mean 'seed'" in capsys.readouterr().err
-    assert runs.main(["-f", str(file), "-p", "seed"]) == 2
+
+@pytest.mark.parametrize("method", ["ct", "jtcse", "micse", "mirror_bert", "mlm", "tncse"])
+@pytest.mark.parametrize("augmented", [False, True])
+def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config, tmp_path, method, augmented):
+    (tmp_path / "pairs.csv").write_text("first,second\n" + "a dog,a cat\n" * 40)
+    change = {"augmentation": "shuffle"} if augmented else {"corpus": str(tmp_path / "pairs.csv")}
+    arguments = {"jtcse": {"cross_attention_layers": 2}}.get(method, {})
+    with pytest.raises(
+        ConfigError, match=rf"method {method} trains on the columns anchor alone, but corpus .*holds anchor, positive\."
+    ):
+        runs.preflight(config.replace(method=method, **change, **arguments))
+
+
+def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
+    def table(header, words):
+        (tmp_path / "table.csv").write_text(f"{header}\n" + f"{words}\n" * 40)
+        return config.replace(corpus=str(tmp_path / "table.csv"))
+
+    histories = []
+    for header, words in (
+        ("anchor,positive,hard_negative", "a dog runs,a cat sleeps,the sun"),
+        ("anchor,hard_negative,positive", "a dog runs,the sun,a cat sleeps"),
+        ("anchor,hard_negative", "a dog runs,the sun"),
+    ):
+        table_config = table(header, words).replace(dropout=0.0)
+        runs.preflight(table_config)
+        histories.append(runs.run(table_config).history.loss.dropna().tolist())
+    assert histories[0] == pytest.approx(histories[1], rel=1e-4) and histories[0][0] != histories[2][0]
+    with pytest.raises(
+        ConfigError,
+        match="method simcse trains on the columns anchor and perhaps positive, hard_negative, but corpus "
+        ".* holds anchor, negative",
+    ):
+        runs.preflight(table("anchor,negative", "a dog,the sun"))

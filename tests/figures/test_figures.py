@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from lib import figures, paths, session
+from lib import figures, notebook, paths
 
 
 @pytest.fixture(autouse=True)
@@ -62,24 +62,14 @@ DRAWN = {
 
 @pytest.mark.parametrize("kind", DRAWN)
 def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
-    folder = paths.figures("demo")
-    seen = []
+    folder, written = paths.figures("demo"), []
     for _ in range(2):
         fig = DRAWN[kind]()
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
-        seen.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
-        if kind not in (
-            "clusters",
-            "attention",
-            "joint",
-            "pairs",
-            "shares",
-            "seeds",
-        ):  # words on the axes, or shared ones
-            assert fig.axes[0].get_xlabel() and all(
-                ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>"
-            )
-    assert seen[0] == seen[1]
+        written.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
+    assert written[0] == written[1]
+    if kind not in ("clusters", "attention", "joint", "pairs", "shares", "seeds"):  # words on the axes, or shared ones
+        assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
 
 
 def test_the_path_figure_plots_the_given_points():
@@ -98,7 +88,27 @@ def test_a_sweep_plots_means_and_ranges():
 
 def test_a_method_keeps_its_colour():
     assert len({figures.colour(m) for m in figures.METHODS}) == len(figures.METHODS)
+    assert figures.colour("JTCSE D") == figures.colour("JTCSE") and figures.colour("SimCSE + AMI") != figures.colour(
+        "SimCSE"
+    )
     assert figures.colour("something else") not in {figures.colour(m) for m in figures.METHODS}
+
+
+def test_curves_have_the_colours_of_the_style_sheet_and_look_different_without_them():
+    looks = list(figures.CYCLE)
+    assert [look["color"] for look in looks] == plt.rcParams["axes.prop_cycle"].by_key()["color"]
+    assert len({look["marker"] for look in looks}) == len(looks)
+    spectrum = pd.DataFrame({"encoder": [*"abcdefghijkl"], "index": 0, "value": 1.0})  # more than there are looks
+    curves = figures.singular_spectrum(spectrum).axes[0].lines
+    assert len({line.get_linestyle() for line in curves[:4]}) == 4 and len(curves) == 12
+
+
+def test_groups_look_the_same_in_all_panels():
+    frame = pd.DataFrame({"encoder": list("aaab"), "group": list("xyzy"), "u": range(4), "v": range(4)})
+    left, right = figures.pair_scatter(frame, x="u", y="v", xlabel="u", ylabel="v").axes
+    assert [(p.get_color(), p.get_marker()) for p in left.lines] == [
+        (p.get_color(), p.get_marker()) for p in right.lines
+    ]
 
 
 def test_the_other_profiles_draw_outside_the_repositorys_figures(monkeypatch):
@@ -117,7 +127,7 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
         {"method": ["SimCSE"] * 3 + ["SimCSE + AMI"], "sentences": [10, 10, 100, 10], "value": [1.0, 3, 5, 9]}
     )
     ax = figures.few_shot(frame).axes[0]
-    lines, bars = ax.lines, [bar.vertices for each in ax.collections for bar in each.get_paths()]
+    lines, bars = ax.lines, [bar.vertices for bars in ax.collections for bar in bars.get_paths()]
     assert [line.get_ydata().tolist() for line in lines] == [[2.0, 5.0], [9.0]]
     assert [line.get_label() for line in lines] == ["SimCSE", "SimCSE + AMI"]
     assert len({line.get_color() for line in lines}) == 2
@@ -146,19 +156,21 @@ def test_a_correlation_is_that_of_its_group():
 
 def test_tables_in_notebooks_have_the_same_text_each_time():
     frame = pd.DataFrame({"a": [1.234, 2.0]}, index=["x", "y"])
-    first, again, other = (session._table_html(f.style.format(precision=1)) for f in (frame, frame.copy(), frame + 1))
-    assert first == again != other and "1.2" in first and "1.234" not in first
+    first, again, changed = (
+        notebook._table_html(f.style.format(precision=1)) for f in (frame, frame.copy(), frame + 1)
+    )
+    assert first == again != changed and "1.2" in first and "1.234" not in first
 
 
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
     fig = DRAWN["sweep"]()
     whole = io.BytesIO()
     fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
-    small = session._palette_png(fig)
+    small = notebook._palette_png(fig)
     before, after = Image.open(whole).convert("RGB"), Image.open(io.BytesIO(small))
     assert after.mode == "P" and after.size == before.size and len(small) < 0.6 * len(whole.getvalue())
     difference = np.abs(np.asarray(before, dtype=int) - np.asarray(after.convert("RGB"), dtype=int))
-    assert difference.mean() < 1 and small == session._palette_png(fig)
+    assert difference.mean() < 1 and small == notebook._palette_png(fig)
 
 
 def test_the_energy_figure_says_how_much_of_the_correlation_is_training():

@@ -1,0 +1,121 @@
+"""Augmentations: every edit by hand, with the random numbers written down; names, seeds, roles, refusals."""
+
+import numpy as np
+import pytest
+
+from lib.checks import ConfigError
+from lib.data import Corpus, augment
+
+SENTENCE = "one two three four five"
+EDITS = ("crop", "word_deletion", "delete_one_word", "word_repetition", "shuffle")
+
+
+class Drawn:
+    """A random generator that gives the written-down values in order and notes what was asked for."""
+
+    def __init__(self, *values):
+        self.values, self.asked = list(values), []
+
+    def _draw(self, *asked, **options):
+        self.asked.append((*asked, *options.values()))
+        return np.asarray(self.values.pop(0))
+
+    random = integers = choice = permutation = _draw
+
+
+@pytest.mark.parametrize(
+    "name, rate, values, asked, view",
+    [
+        ("crop", 0.4, [1], [(3,)], "two three four"),  # 3 of 5 words, from 3 places
+        ("crop", 0.99, [4], [(5,)], "five"),
+        ("word_deletion", 0.2, [[0.1, 0.2, 0.3, 0.19, 0.9], 0], [(5,), (5,)], "two three five"),
+        ("word_deletion", 0.9, [[0.1] * 5, 3], [(5,), (5,)], "four"),  # all would go: a drawn one stays
+        ("delete_one_word", 0, [2], [(5,)], "one two four five"),
+        ("word_repetition", 0.2, [2, [4, 0]], [(3,), (5, 2, False)], "one one two three four five five"),
+        ("word_repetition", 0.8, [0, []], [(5,), (5, 0, False)], SENTENCE),
+        ("shuffle", 0, [[4, 0, 3, 1, 2]], [(5,)], "five one four two three"),
+        ("none", 0, [], [], SENTENCE),
+    ],
+)
+def test_edits_by_hand(name, rate, values, asked, view):
+    random = Drawn(*values)
+    assert augment.augment(SENTENCE, name, rate, random) == view
+    assert random.asked == asked and not random.values
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_short_sentences_keep_a_word(name):
+    random = np.random.default_rng(0)
+    assert augment.augment("word", name, 0.9, random) == "word" and augment.augment("", name, 0.9, random) == ""
+    assert all(augment.augment("two words", name, 0.9, random).split() for _ in range(50))
+
+
+def test_rates_over_many_draws():
+    random, words = np.random.default_rng(0), [str(i) for i in range(10)]
+    kept = [len(augment.augment(" ".join(words), "word_deletion", 0.2, random).split()) for _ in range(500)]
+    assert np.mean(kept) == pytest.approx(8, abs=0.2)
+    repeated = [augment.augment(" ".join(words), "word_repetition", 0.3, random).split() for _ in range(500)]
+    assert all(list(dict.fromkeys(view)) == words for view in repeated)
+    assert {len(view) for view in repeated} == {10, 11, 12, 13}
+
+
+@pytest.mark.parametrize(
+    "name, parsed",
+    [
+        ("none", ("none", ())),
+        ("shuffle", ("shuffle", ())),
+        ("crop(.1)", ("crop", (0.1,))),
+        ("word_deletion(0.25)", ("word_deletion", (0.25,))),
+        ("round_trip(a/b, c/d)", ("round_trip", ("a/b", "c/d"))),
+        ("round_trip_pairs(a,b)", ("round_trip_pairs", ("a", "b"))),
+    ],
+)
+def test_names(name, parsed):
+    assert augment.parse(name) == parsed
+
+
+@pytest.mark.parametrize("name", ["", "crop", "crop(1)", "crop(0.1) ", "shuffle(0.1)", "round_trip(a)", "synonyms"])
+def test_other_names_are_refused_everywhere(name):
+    corpus = Corpus("x", (("a b",),))
+    for call in (
+        lambda: augment.parse(name),
+        lambda: augment.check(name),
+        lambda: augment.usable(name, "shuffle"),
+        lambda: augment.roles(corpus, name),
+        lambda: augment.augment_corpus(corpus, name, 0),
+    ):
+        with pytest.raises(ConfigError, match="is unknown: choose none, .*with two models"):
+            call()
+
+
+def test_what_needs_no_model_is_usable(capsys):
+    assert [augment.usable(name, "none") for name in ("shuffle", "crop(0.1)")] == ["shuffle", "crop(0.1)"]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["crop(0.3)", "word_deletion(0.2)", "delete_one_word", "word_repetition(0.2)", "shuffle"]
+)
+def test_a_corpus_becomes_anchors_and_positives_and_repeats_for_a_seed(sentences, name):
+    corpus = Corpus("x", (tuple(sentences),))
+    pairs = augment.augment_corpus(corpus, name, 3)
+    assert pairs.roles == augment.roles(corpus, name) == ("anchor", "positive") and pairs.name == f"x, {name}"
+    assert pairs == augment.augment_corpus(corpus, name, 3)
+    assert pairs.columns != augment.augment_corpus(corpus, name, 4).columns
+    edit, rate = augment.parse(name)
+    random = np.random.default_rng(3)
+    views = [augment.augment(sentence, edit, *(rate or (0,)), random) for sentence in sentences]
+    assert pairs.columns == (tuple(sentences), tuple(views))
+
+
+def test_more_than_sentences_is_kept_or_refused():
+    corpora = [Corpus("x", (("a b",),) * n) for n in (1, 2, 3)]
+    corpora.append(Corpus("x", (("a b",),) * 2, ("anchor", "negative")))
+    for corpus in corpora:
+        assert augment.augment_corpus(corpus, "none", 0) is corpus and augment.roles(corpus, "none") == corpus.roles
+    for corpus in corpora[1:]:
+        for call in (augment.roles, lambda corpus, name: augment.augment_corpus(corpus, name, 0)):
+            with pytest.raises(
+                ConfigError, match=f"'shuffle' needs plain sentences, but corpus 'x' holds {corpus.kind}"
+            ):
+                call(corpus, "shuffle")

@@ -1,0 +1,45 @@
+"""Reading text files strictly, and the manifest of what they must hold."""
+
+import gzip
+
+import pytest
+
+from lib.checks import DataError
+from lib.data import files
+from lib.data.transfer import EXPECTED_LINES
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_lines_end_at_line_feeds_only(tmp_path, name):
+    content = "one\r\n\n two\u2028still two\x0b\nthree".encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert files.read_lines(tmp_path / name) == ["one", "", " two\u2028still two\x0b", "three"]
+
+
+def test_encodings(tmp_path):
+    (tmp_path / "a").write_bytes(b"caf\xe9\x85\n")
+    assert files.read_lines(tmp_path / "a", encoding="latin-1") == ["caf\xe9\x85"]
+    with pytest.raises(DataError, match=r"a is not utf8 text \(byte 3 cannot be read\)"):
+        files.read_lines(tmp_path / "a")
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
+    with pytest.raises(DataError, match="a does not exist: check data_dir, or run `python -m lib.data fetch`"):
+        files.read_lines(tmp_path / "a")
+    with pytest.raises(DataError, match="is a folder"):
+        files.read_lines(tmp_path)
+
+
+def test_a_wrong_count_is_named(tmp_path):
+    files.expect_count(tmp_path / "a", 1000, 1000)
+    with pytest.raises(DataError, match=r"a: expected 1,000 rows, found 999. The file .*python -m lib.data fetch"):
+        files.expect_count(tmp_path / "a", 999, 1000, "rows")
+
+
+def test_counts_of_the_manifest_are_the_published_ones():
+    manifest = files.manifest()
+    scored = {name: sum(s for _, s in task["subsets"].values()) for name, task in manifest["sts"].items()}
+    assert scored == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+    assert EXPECTED_LINES["CR/custrev.pos"] + EXPECTED_LINES["CR/custrev.neg"] == 3775
+    assert EXPECTED_LINES["MPQA/mpqa.pos"] + EXPECTED_LINES["MPQA/mpqa.neg"] == 10606
+    assert EXPECTED_LINES["MRPC/msr_paraphrase_train.txt"] == 4076

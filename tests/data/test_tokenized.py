@@ -1,0 +1,145 @@
+"""Tokenising once: batches against an obvious loop, roles, the cache and its damages, rows that are split."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib.checks import DataError
+from lib.data import Batch, Corpus, TokenizedCorpus, tokenize_corpus, tokenized
+from lib.encoders import SentenceEncoder
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert):
+    return SentenceEncoder.from_pretrained(tiny_bert)
+
+
+def plain(sentences, name="x"):
+    return Corpus(name, (tuple(sentences),))
+
+
+def cached(tmp_path):
+    return sorted(path for path in (tmp_path / "cache/tokens").iterdir() if path.is_dir())
+
+
+def test_a_batch_equals_an_obvious_loop_over_its_sentences():
+    texts = [[[1, 2], [3]], [[4], [5, 6, 7]], [[8, 9, 10, 11], [12]]]  # row, column, tokens
+    flat = [tokens for row in texts for tokens in row]
+    offsets = np.cumsum([0, *map(len, flat)])
+    ids = np.array([i for tokens in flat for i in tokens], dtype=np.int32)
+    extra = {"row": np.array([0.0, 0.1, 0.2])}
+    corpus = TokenizedCorpus(ids, offsets, ("anchor", "negative"), pad_id=99, extra=extra)
+    assert len(corpus) == 3 and corpus.lengths().tolist() == [[2, 1], [1, 3], [4, 1]]
+    rows = np.array([1, 0])
+    batch = corpus.batch(rows)
+    longest = max(len(tokens) for i in rows for tokens in texts[i])
+    for n, i in enumerate(rows):
+        for column, tokens in enumerate(texts[i]):
+            padding = longest - len(tokens)
+            assert batch.input_ids[n, column].tolist() == tokens + [99] * padding
+            assert batch.attention_mask[n, column].tolist() == [1] * len(tokens) + [0] * padding
+    assert batch.input_ids.dtype == batch.attention_mask.dtype == torch.int64
+    assert len(batch) == 2 and batch.roles == ("anchor", "negative") and batch.extra["row"].tolist() == [0.1, 0.0]
+
+
+def test_tokens_and_padding_are_those_of_the_tokenizer(encoder, sentences, monkeypatch):
+    corpus = Corpus("x", (tuple(sentences[:50]), tuple(sentences[50:100])))
+    monkeypatch.setattr(tokenized, "CHUNK", 16)
+    rows = np.array([3, 49, 0])
+    batch = tokenize_corpus(corpus, encoder, max_length=8).batch(rows)
+    texts = [text for i in rows for text in (sentences[i], sentences[50 + i])]
+    expected = encoder.tokenizer(texts, truncation=True, max_length=8, padding=True, return_tensors="pt")
+    assert batch.input_ids.shape[:2] == (3, 2)
+    assert torch.equal(batch.input_ids.flatten(0, 1), expected["input_ids"])
+    assert torch.equal(batch.attention_mask.flatten(0, 1), expected["attention_mask"])
+
+
+def test_columns_are_found_by_role(encoder, sentences):
+    roles = ("anchor", "negative", "positive", "hard_negative")
+    texts = [sentences[i : i + 10] for i in range(0, 40, 10)]
+    corpus = tokenize_corpus(Corpus("x", tuple(map(tuple, texts)), roles), encoder, max_length=32)
+    batch = corpus.batch(np.arange(10))
+    assert corpus.roles == batch.roles == roles and batch.input_ids.shape[:2] == (10, 4)
+    for role, column in zip(roles, texts, strict=True):
+        ids, mask = batch.column(role)
+        expected = encoder.tokenizer(column)["input_ids"]
+        assert [row[kept.bool()].tolist() for row, kept in zip(ids, mask, strict=True)] == expected
+    with pytest.raises(KeyError, match="no column 'teacher' among anchor, negative"):
+        batch.column("teacher")
+
+
+def test_a_batch_moves_as_a_whole():
+    ids = torch.zeros(2, 1, 3, dtype=torch.int64)
+    batch = Batch(ids, ids + 1, ("anchor",), {"weight": torch.ones(2)}).to("meta", non_blocking=True)
+    assert batch.input_ids.device == batch.attention_mask.device == batch.extra["weight"].device == torch.device("meta")
+    assert batch.roles == ("anchor",) and len(batch) == 2
+
+
+def test_the_second_call_tokenises_nothing(encoder, sentences, monkeypatch):
+    corpus = plain(sentences[:20])
+    first = tokenize_corpus(corpus, encoder, max_length=8)
+    monkeypatch.setattr(encoder, "tokenize", lambda *a, **k: pytest.fail("tokenised again"))
+    again = tokenize_corpus(plain(sentences[:20], "the same text elsewhere"), encoder, max_length=8)
+    np.testing.assert_array_equal(first.ids, again.ids)
+    np.testing.assert_array_equal(first.offsets, again.offsets)
+
+
+def test_another_length_content_role_or_prompt_is_another_array(tiny_bert, encoder, sentences, tmp_path):
+    corpus = plain(sentences[:20])
+    pairs = [
+        Corpus("x", (*corpus.columns, tuple(sentences[20:40])), ("anchor", role)) for role in ("positive", "other")
+    ]
+    prompted = SentenceEncoder.from_pretrained(tiny_bert, pooling="mask_prompt")
+    tokenize_corpus(corpus, encoder, max_length=8)
+    tokenize_corpus(corpus, encoder, max_length=9)
+    tokenize_corpus(corpus, encoder, max_length=8, split=True)
+    tokenize_corpus(corpus.sample(10, 0), encoder, max_length=8)
+    tokenize_corpus(corpus, prompted, max_length=20)
+    assert [tokenize_corpus(pair, encoder, max_length=8).roles[1] for pair in pairs] == ["positive", "other"]
+    assert len(cached(tmp_path)) == 7
+
+
+def test_long_texts_are_split_where_it_is_asked_for(encoder, sentences):
+    texts = (" ".join(sentences[:3]), sentences[3], " ".join(sentences[4:9]))
+    tokens = tokenize_corpus(plain(texts), encoder, max_length=10, split=True)
+    opening, closing = encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id
+    rows = [tokens.ids[a:b].tolist() for a, b in zip(tokens.offsets, tokens.offsets[1:], strict=False)]
+    assert all(len(row) <= 10 and (row[0], row[-1]) == (opening, closing) for row in rows)
+    whole = [i for text in texts for i in encoder.tokenizer(text, add_special_tokens=False)["input_ids"]]
+    assert [i for row in rows for i in row[1:-1]] == whole and len(tokens) == len(rows) > 3
+    assert len(tokenize_corpus(plain(texts), encoder, max_length=10)) == 3  # another array
+    with pytest.raises(DataError, match="holds pairs"):
+        tokenize_corpus(Corpus("x", (texts, texts)), encoder, max_length=10, split=True)
+
+
+@pytest.mark.parametrize("file", ["ids.npy", "offsets.npy"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "missing", "other"])
+def test_a_damaged_cache_is_named(encoder, sentences, tmp_path, file, damage):
+    corpus = plain(sentences[:20])
+    tokenize_corpus(corpus, encoder, max_length=8)
+    path = cached(tmp_path)[0] / file
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    elif damage == "other":
+        np.save(path, np.zeros(3, dtype=np.int32))
+    else:
+        path.write_bytes(content[: len(content) // 2] if damage == "cut" else b"")
+    with pytest.raises(DataError, match="delete it") as error:
+        tokenize_corpus(corpus, encoder, max_length=8)
+    assert str(path.parent) in str(error.value)
+
+
+def test_an_interrupted_or_impossible_cache_leaves_nothing(encoder, sentences, tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(encoder, "tokenize", interrupted)
+        tokenize_corpus(plain(sentences), encoder, max_length=8)
+    assert not cached(tmp_path)
+    tokenize_corpus(plain(sentences), encoder, max_length=8)
+    (tmp_path / "a file").write_text("")
+    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "a file"))
+    with pytest.raises(DataError, match="cannot be written .*: set CSE_CACHE"):
+        tokenize_corpus(plain(sentences), encoder, max_length=8)

@@ -1,0 +1,286 @@
+"""What every method keeps to, and what a method put around another one can rely on."""
+
+import dataclasses
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lib import methods, runs, training
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.data import Corpus, tokenize_corpus
+from lib.encoders import SentenceEncoder
+from lib.methods import REGISTRY, MethodSpec, Wrapper
+
+ROOT = Path(__file__).resolve().parents[2]
+AMI = {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "ami_samples": 10}
+# method -> arguments with which all of its terms are on
+ARGUMENTS = {
+    "ct": AMI,
+    "distill": {"teacher": "SECOND"},
+    "jtcse": {"second_backbone": "SECOND", "cross_attention_layers": 2},
+    "micse": AMI | {"queue_size": 24},
+    "mirror_bert": AMI,
+    "mlm": {"condenser_weight": 1.0, "late_layers": 1},
+    "simcse": {"mlm_weight": 0.1},
+    "tncse": {"second_backbone": "SECOND"},
+}
+WRAPPED = sorted(set(ARGUMENTS) - {"mlm"})
+
+
+@dataclass(frozen=True)
+class IdentityArguments:
+    note: str = ""
+
+
+class Identity(Wrapper):
+    Arguments = IdentityArguments
+
+
+class Shift(Wrapper):
+    """A wrapper with a weight of its own: it moves the embeddings and the queue along one learnt direction."""
+
+    @dataclass(frozen=True)
+    class Arguments:
+        shift_rate: float = 0.5
+
+    def __init__(self, inner, arguments):
+        super().__init__(inner, arguments)
+        self.direction = nn.Parameter(torch.zeros(inner.encoder.dimension))
+
+    def project(self, views):
+        views = self.inner.project(views)
+        moved = {name: z + self.direction for name, z in views.embeddings.items()}
+        negatives = None if views.negatives is None else views.negatives + self.direction
+        return views.replace(embeddings=moved, negatives=negatives)
+
+    def parameter_groups(self, config):
+        return [*self.inner.parameter_groups(config), {"params": [self.direction], "lr": self.arguments.shift_rate}]
+
+    def logged(self):
+        return {"direction": float(self.direction.detach().norm())}
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(REGISTRY, "identity", Identity)
+    monkeypatch.setitem(REGISTRY, "shift", Shift)
+
+
+@pytest.fixture(scope="module")
+def second(tiny_bert, tmp_path_factory):
+    """Another encoder with the same tokenizer, MLM head included."""
+    from transformers import AutoConfig, AutoTokenizer, BertForPreTraining
+
+    folder = tmp_path_factory.mktemp("second")
+    torch.manual_seed(3)
+    BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+def configure(folder, second, name, around="", **changes):
+    arguments = {k: second if v == "SECOND" else v for k, v in ARGUMENTS[name].items()}
+    method = f"{around}({name})" if around else name
+    values = {"backbone": str(folder), "method": method, "batch_size": 16, "max_length": 16, "max_steps": 3}
+    values |= {"learning_rate": 1e-3, "dev_task": "none", "eval_every": 2}
+    return RunConfig(**(values | {"method_arguments": arguments} | changes))
+
+
+def prepare(config, sentences):
+    """A method and its tokenised corpus, as a run makes them."""
+    torch.manual_seed(config.seed)
+    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
+    method = config.spec.build(encoder, config.method_arguments)
+    corpus = Corpus("toy", (tuple(sentences),))
+    tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length)
+    return method, dataclasses.replace(tokens, extra=method.row_data(corpus, config.max_length, False))
+
+
+def train(config, sentences):
+    """History, gradients of the last step and weights of a short training; names without the wrapper's prefix."""
+    method, tokens = prepare(config, sentences)
+    history = training.train(method, tokens, config, dev=None).history
+    plain = [(name.removeprefix("inner."), p) for name, p in method.named_parameters()]
+    gradients = {name: p.grad for name, p in plain if p.grad is not None}
+    return {"history": history.to_dict("list"), "gradients": gradients, "weights": dict(method.encoder.state_dict())}
+
+
+def assert_equal(one, two):
+    assert one["history"] == two["history"]
+    for part in ("gradients", "weights"):
+        assert one[part] and set(one[part]) == set(two[part])
+        for name, tensor in one[part].items():
+            assert torch.equal(tensor, two[part][name]), name
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_an_identity_around_a_method_changes_no_bit(tiny_bert, second, sentences, name):
+    plain = train(configure(tiny_bert, second, name), sentences)
+    assert_equal(plain, train(configure(tiny_bert, second, name, "identity"), sentences))
+
+
+def test_a_run_with_an_identity_is_the_same_run_under_another_name(tiny_bert, second, corpus_file):
+    changes = {"corpus": str(corpus_file), "dev_task": "demo"}
+    plain, wrapped = (runs.run(configure(tiny_bert, second, "micse", around, **changes)) for around in ("", "identity"))
+    assert plain.id.startswith("micse-") and wrapped.id.startswith("identity-micse-")
+    assert plain.metrics == wrapped.metrics and plain.history.equals(wrapped.history)
+    for name in ("model.safetensors", "config.json", "modules.json"):
+        assert (plain.folder / "encoder" / name).read_bytes() == (wrapped.folder / "encoder" / name).read_bytes()
+    assert wrapped.config == configure(tiny_bert, second, "micse", "identity", **changes)
+
+
+WORKER = """
+import sys, torch, torch.distributed as dist
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.methods import test_contract as contract
+contract.REGISTRY["identity"] = contract.Identity
+folder, tiny, second = map(Path, sys.argv[2:5])
+sentences = (folder / "sentences.txt").read_text().split("\\n")
+results = {}
+for name in contract.WRAPPED:
+    for around in ("", "identity"):
+        results[name, around] = contract.train(contract.configure(tiny, str(second), name, around), sentences)
+assert dist.get_world_size() == 2
+if dist.get_rank() == 0:
+    torch.save(results, folder / "two.pt")
+"""
+
+
+def test_an_identity_changes_no_bit_with_two_processes(tiny_bert, second, sentences, tmp_path):
+    from tests.test_training import two_processes
+
+    (tmp_path / "sentences.txt").write_text("\n".join(sentences))
+    (tmp_path / "worker.py").write_text(WORKER)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    command = [*two_processes(), str(tmp_path / "worker.py"), str(ROOT), str(tmp_path), str(tiny_bert), second]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results = torch.load(tmp_path / "two.pt", weights_only=True)
+    for name in WRAPPED:
+        assert_equal(results[name, ""], results[name, "identity"])
+
+
+def test_what_has_no_sentence_views_is_refused_before_anything_loads(tiny_bert, monkeypatch):
+    monkeypatch.setattr(SentenceEncoder, "from_pretrained", lambda *a, **k: pytest.fail("loaded"))
+    with pytest.raises(ConfigError, match="method identity cannot be put around mlm, which has no embeddings of sentences"):
+        RunConfig(method="identity(mlm)", backbone=str(tiny_bert))
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("identity", "put around another one: write identity\\(simcse\\)"),
+        ("simcse(micse)", "simcse cannot be put around another method"),
+        ("identity(simsce)", "method 'simsce' is unknown"),
+        ("identity(simcse", "is unknown"),
+        ("identity simcse", "is unknown"),
+        ("identity()", "is unknown"),
+        ("", "is unknown"),
+    ],
+)
+def test_names_that_make_no_method_are_refused(text, words):
+    with pytest.raises(ConfigError, match=words):
+        RunConfig(method=text)
+
+
+def test_arguments_of_both_methods_stand_side_by_side():
+    config = RunConfig.from_parameters({"method": "shift(simcse)", "shift_rate": 0.1, "temperature": 0.2})
+    outer, inner = config.spec.arguments(config.method_arguments)
+    assert (outer.shift_rate, inner.temperature) == (0.1, 0.2)
+    assert config.replace(temperature=0.3).method_arguments["temperature"] == 0.3
+    assert config.replace(shift_rate=0.7).method_arguments["temperature"] == 0.2
+    assert config.replace(method="simcse") == RunConfig(method_arguments={"temperature": 0.2})
+    assert config.replace(method="simcse").replace(method="shift(simcse)").method_arguments["temperature"] == 0.2
+    assert config.replace(method="shift(micse)").method_arguments["temperature"] == 0.05  # another method
+    with pytest.raises(ConfigError, match="did you mean 'temperature'"):
+        config.replace(temprature=0.1)
+
+
+def test_two_methods_with_an_argument_of_one_name_are_refused(monkeypatch):
+    @dataclass(frozen=True)
+    class Hot:
+        temperature: float = 1.0
+
+    monkeypatch.setitem(REGISTRY, "hot", type("HotWrapper", (Wrapper,), {"Arguments": Hot}))
+    with pytest.raises(ConfigError, match="share the argument temperature"):
+        RunConfig(method="hot(simcse)")
+
+
+def test_a_grid_varies_the_inner_method(tiny_bert, second, corpus_file):
+    config = configure(tiny_bert, second, "simcse", "identity", corpus=str(corpus_file), max_steps=1)
+    frame = runs.grid(config, {"temperature": [0.05, 0.5], "note": ["a", "b"]})
+    assert frame.run_id.nunique() == 4
+    assert [run.config.method_arguments["temperature"] for run in frame.run] == [0.05, 0.05, 0.5, 0.5]
+
+
+def test_wrappers_around_wrappers(tiny_bert, second, sentences):
+    name = "identity(identity(simcse))"
+    with pytest.raises(ConfigError, match="share the argument note"):
+        RunConfig(method=name)
+    config = configure(tiny_bert, second, "simcse").replace(method="identity(shift(simcse))", shift_rate=0.01)
+    assert config.spec.names == ("identity", "shift", "simcse") and config.spec.slug == "identity-shift-simcse"
+    assert "direction" in train(config, sentences)["history"]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_wrapper_reaches_every_embedding_and_learns_with_its_own_rate(tiny_bert, second, sentences, name):
+    config = configure(tiny_bert, second, name).replace(method=f"shift({name})", shift_rate=0.25)
+    method, tokens = prepare(config, sentences)
+    groups = method.parameter_groups(config)
+    assert groups[-1]["lr"] == 0.25 and groups[-1]["params"] == [method.direction]
+    grouped = [id(p) for group in groups for p in group["params"]]
+    assert sorted(grouped) == sorted(id(p) for p in method.parameters() if p.requires_grad)
+    views = method.embed(tokens.batch(np.arange(8)))
+    assert set(views.embeddings) >= set(method.embedders())
+    assert all(z.shape[:2] == (8, len(views.roles)) for z in views.embeddings.values())
+    history = training.train(method, tokens, config, dev=None).history
+    terms = [c for c in history.columns if c not in ("step", "loss", "learning_rate", "gradient_norm", "direction")]
+    np.testing.assert_allclose(history.loss, history[terms].sum(axis=1), rtol=1e-6)  # what is logged is not summed
+    if name != "distill":  # student and teacher move alike
+        assert history.direction.iloc[-1] > 0
+
+
+def test_the_wrapper_sees_the_queue_and_the_encoder_behind_each_embedding(tiny_bert, second, sentences):
+    method, tokens = prepare(configure(tiny_bert, second, "micse"), sentences)
+    method.train()
+    method(tokens.batch(np.arange(8)))
+    method.after_step()
+    assert method.embed(tokens.batch(np.arange(8))).negatives.shape == (8, 32)
+    method, _ = prepare(configure(tiny_bert, second, "jtcse"), sentences)
+    twins = list(method.encoder.encoders)
+    assert list(method.embedders().values()) == [*twins, *twins]
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, name):
+    """A tensor made without a device would be on `meta` here, and fail beside those on the CPU."""
+    config = configure(tiny_bert, second, name)
+    method, tokens = prepare(config, sentences)
+    method.train()
+    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=1e-3, fused=True)
+    with torch.device("meta"):
+        for rows in (np.arange(16), np.arange(16, 32)):  # the second step reads what the first one left
+            terms = method(tokens.batch(rows))
+            optimizer.zero_grad()
+            sum(terms.values()).backward()
+            optimizer.step()
+            method.after_step()
+        assert all(torch.isfinite(term) and term.device.type == "cpu" for term in terms.values())
+
+
+def test_every_method_is_tried_here_and_says_what_it_needs():
+    assert set(ARGUMENTS) | {"identity", "shift"} == set(REGISTRY)
+    for name, arguments in ARGUMENTS.items():
+        needs = MethodSpec.parse(name).needs(arguments)
+        assert needs.roles[0] == "anchor" and needs.passes >= 1 and needs.trained_encoders >= 1
+        named = {argument for argument, value in arguments.items() if value == "SECOND"}
+        assert set(needs.encoders) == named
+    assert isinstance(methods.MethodSpec.parse("mlm").needs({}), methods.Needs)

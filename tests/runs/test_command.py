@@ -1,0 +1,74 @@
+"""python -m lib.runs: what it refuses, and that the file's method is the one that is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lib import runs
+from lib.runs.__main__ import main, read
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "params" / "demo"
+
+
+@pytest.fixture
+def file(tiny_bert, corpus_file, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 32\nmax_steps: 3\neval_every: 2\n"
+    )
+    return path
+
+
+def test_one_run(file, capsys):
+    assert main(["-f", str(file), "-p", "max_steps=2", "-p", "temperature=1"]) == 0
+    assert '"steps": 2' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted(DEMO.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_parameter_file_trains_its_method(path):
+    method = {"0": "simcse", "1": "simcse", "2": "micse", "5": "jtcse", "9": "mlm"}[path.name[0]]
+    assert read(path).method == method
+
+
+def test_the_file_of_a_notebook_with_overrides():
+    config = read(ROOT / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
+    assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
+    assert (config.data_dir, config.trace_until, config.corpus_size) == ("007", 5, 1000)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "learning_rate=1e-5"], "-p (p.yaml belongs to no notebook, so that only names of the run are known): "),
+        (["-p", "learning_rate=1e-5"], "write 1.0e-5"),
+        (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
+        (["-p", "momentum=0.9"], "unknown parameter 'momentum'"),  # of another method
+        (["-p", "seed"], "-p seed: write -p name=value."),
+        (["-p", "temperature=0"], "temperature must be above 0"),
+        (["-p", "method=simsce"], "method 'simsce' is unknown"),
+        (["-f", "none.yaml"], "none.yaml: there is no such file."),
+        (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
+        (["-f", str(DEMO / "2_micse.yaml"), "-p", "few_shot_sizes=[x]"], "few_shot_sizes must be list[int], not ['x']"),
+    ],
+)
+def test_refusals(file, monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(runs, "run", lambda *args, **options: pytest.fail("a run would start"))
+    assert main(["-f", str(file), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_names_its_method_and_nothing_unknown(file, monkeypatch, capsys):
+    monkeypatch.setattr(runs, "run", lambda *args, **options: pytest.fail("a run would start"))
+    text = file.read_text()
+    file.write_text(text + "few_shot_sizes: [1]\n")
+    assert main(["-f", str(file)]) == 2
+    assert (
+        "belongs to no notebook, so that only names of the run are known): unknown parameter" in capsys.readouterr().err
+    )
+    file.write_text(text.replace("method: simcse\n", ""))
+    assert main(["-f", str(file)]) == 2
+    assert "p.yaml names no method: write `method: simcse` in it" in capsys.readouterr().err
+    assert read(file, ["method=simcse"]).method == "simcse"

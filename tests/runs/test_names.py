@@ -1,0 +1,115 @@
+"""What a run and its backbone are called: two runs never share a name, and a name does not depend on a place."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.torch import load_file, save_file
+
+from lib import runs
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder
+from lib.evaluation import RESULT_COLUMNS
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file):
+    return RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=32, max_steps=1, max_length=16)
+
+
+def name(config, **changes):
+    return runs.prepare(config.replace(**{k: str(v) if k == "backbone" else v for k, v in changes.items()})).id
+
+
+# -- runs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mlm_weight, differ", [(0.1, True), (0.0, False)])
+@pytest.mark.parametrize("tensor", ["cls.predictions.transform.dense.weight", "cls.predictions.bias"])
+def test_another_saved_mlm_head_is_another_run_where_it_is_read(
+    config, tiny_bert, tmp_path, sentences, mlm_weight, differ, tensor
+):
+    changed = shutil.copytree(tiny_bert, tmp_path / "changed")
+    weights = load_file(changed / "model.safetensors")
+    weights[tensor] += 1
+    save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
+    vectors = [SentenceEncoder.from_pretrained(folder).encode(sentences[:3]) for folder in (tiny_bert, changed)]
+    np.testing.assert_array_equal(*vectors)
+    names = [name(config, backbone=folder, mlm_weight=mlm_weight) for folder in (tiny_bert, changed)]
+    assert (names[0] != names[1]) is differ
+    assert names[0] == name(config, backbone=shutil.copytree(tiny_bert, tmp_path / "moved"), mlm_weight=mlm_weight)
+
+
+@pytest.mark.parametrize(
+    "file, setting", [("sentence_encoder.json", "max_length"), ("sentence_bert_config.json", "max_seq_length")]
+)
+def test_another_saved_max_length_is_another_run(config, tiny_bert, tmp_path, file, setting):
+    """Inputs of `encode` are cut there: the dev scores, and so the chosen step, depend on it."""
+    folders = [tmp_path / "saved", tmp_path / "changed", tmp_path / "same"]
+    for folder, length in zip(folders, (20, 12, 20), strict=True):
+        SentenceEncoder.from_pretrained(tiny_bert, max_length=20).save(folder)
+        if file == "sentence_bert_config.json":
+            (folder / "sentence_encoder.json").unlink()
+        content = json.loads((folder / file).read_text())
+        assert content[setting] == 20
+        (folder / file).write_text(json.dumps(content | {setting: length}))
+    saved, changed, same = (name(config, backbone=folder) for folder in folders)
+    assert saved == same != changed
+
+
+def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_path, shake):
+    shake(SentenceEncoder.from_pretrained(tiny_bert, pooling="pooler")).save(tmp_path / "shaken")
+    config, shaken = config.replace(method="tncse"), str(tmp_path / "shaken")
+    names = {name(config), name(config, second_backbone=shaken), name(config, pooler_from=shaken)}
+    assert len(names | {name(config, second_backbone=shaken, pooler_from=shaken)}) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 16}, {"learning_rate": 1e-4}, {"weight_decay": 0.1}, {"warmup_ratio": 0.1}, {"max_steps": 2},
+        {"schedule": "constant"}, {"epochs": 2}, {"gradient_clip": 0.0}, {"precision": "bf16"}, {"seed": 1},
+        {"dev_task": "none"}, {"eval_every": 1}, {"trace_until": 10}, {"max_length": 12}, {"pooling": "mean"},
+        {"dropout": 0.2}, {"corpus_size": 100}, {"corpus_size": 100, "corpus_seed": 1}, {"method": "ct"},
+        {"augmentation": "word_deletion(0.2)"}, {"augmentation": "shuffle"}, {"temperature": 0.1},
+    ],
+    ids=lambda change: ", ".join(change),
+)  # fmt: skip
+def test_every_parameter_that_changes_a_run_changes_its_name(config, change):
+    before = {k: v for k, v in change.items() if k != "corpus_seed"} if "corpus_seed" in change else {}
+    assert name(config, **before) != name(config, **change)
+
+
+# -- backbones ------------------------------------------------------------------------------------------------
+
+
+def test_what_tables_call_a_backbone(tiny_bert, tmp_path, hub):
+    assert runs.encoder_name("demo") == "mini-bert"
+    assert runs.encoder_name(str(tiny_bert)) == tiny_bert.name
+    assert runs.encoder_name(hub(tiny_bert, "some/bert")) == "bert"
+    shutil.copytree(tiny_bert, tmp_path / "encoder")  # a folder of that name that belongs to no run
+    assert runs.encoder_name(str(tmp_path / "encoder")) == "encoder"
+
+
+def test_a_run_from_the_encoder_of_a_run_carries_the_first_backbone(config, tiny_bert):
+    first = runs.run(config)
+    second = runs.run(config.replace(backbone=str(first.folder / "encoder")))
+    third = runs.run(config.replace(backbone=str(second.folder / "encoder"), seed=1))
+    assert len({first.id, second.id, third.id}) == 3
+    rows = pd.DataFrame([("a", "test", "p", "all", "spearman", 1.0)], columns=RESULT_COLUMNS)
+    for run in (first, second, third):
+        assert run.provenance["backbone"] == tiny_bert.name
+        assert run.results("sts", lambda: rows).backbone.tolist() == [tiny_bert.name]
+        assert runs.encoder_name(str(run.folder / "encoder")) == tiny_bert.name
+    assert set(runs.collect("demo").backbone) == {tiny_bert.name} and len(runs.collect("demo")) == 3
+    untuned = runs.label_rows(rows, runs.config_labels(second.config))
+    assert untuned.backbone.tolist() == [tiny_bert.name] and untuned.run_id.tolist() == [""]
+
+
+def test_an_encoder_of_a_run_without_that_entry_is_called_by_the_run(config):
+    first = runs.run(config)
+    provenance = {k: v for k, v in first.provenance.items() if k != "backbone"}
+    (first.folder / "provenance.json").write_text(json.dumps(provenance))
+    assert runs.encoder_name(str(first.folder / "encoder")) == first.id

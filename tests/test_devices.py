@@ -1,0 +1,142 @@
+"""Public functions make every tensor on the device of what they are given, whatever torch's default device is.
+
+No GPU is needed: a function runs on CPU tensors while the default device is "meta", where tensors hold no numbers. A
+tensor that is made without a device then breaks the function or changes its result.
+"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import lib.analysis
+import lib.evaluation
+from lib.analysis import attention, cost, geometry
+from lib.data import STSTask, Subset
+from lib.data.transfer import Split, TransferTask
+from lib.encoders import SentenceEncoder
+from lib.encoders.ensemble import EncoderSum
+from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, sts, transfer
+from lib.evaluation.logistic_regression import Classifiers, fit_classifiers
+from lib.evaluation.retrieval import nearest
+from lib.training import dev_metrics
+
+
+def numbers(result) -> list[np.ndarray]:
+    """All arrays, tensors and numbers in a result, in order; a tensor that is not on the CPU raises."""
+    if isinstance(result, Classifiers):
+        result = vars(result)
+    if isinstance(result, dict):
+        result = list(result.values())
+    if isinstance(result, list | tuple):
+        return [array for part in result for array in numbers(part)]
+    return [np.asarray(result)]
+
+
+def assert_keeps_to_its_device(call) -> None:
+    """`call()` gives the same numbers when torch's default device is another one."""
+    expected = numbers(call())
+    with torch.device("meta"):
+        result = call()
+    for array, expected_array in zip(numbers(result), expected, strict=True):
+        np.testing.assert_array_equal(array, expected_array)
+
+
+def test_a_tensor_made_without_a_device_is_noticed():
+    x = torch.ones(2)
+    for call in (lambda: x + torch.zeros(2), lambda: torch.arange(2), lambda: torch.as_tensor(np.ones(2))):
+        with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
+            assert_keeps_to_its_device(call)
+
+
+# --- evaluation and analysis: every public function that takes an encoder, `encode` or tensors -------------------
+
+
+@pytest.fixture
+def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
+    """What the cases below read, made on the CPU."""
+    given, generator = SimpleNamespace(), torch.Generator().manual_seed(0)
+    given.encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1, device="cpu").eval()
+    given.texts = [*sentences[:9], "snow ."]
+    given.first, given.second = given.texts[:5], given.texts[5:]
+    given.gold = np.array([5.0, 1.0, 4.5, 2.0, 5.0])
+    given.task = STSTask("demo", "dev", "demo pairs", {"demo": Subset(given.first, given.second, given.gold)})
+
+    vectors = torch.rand(10, 4, generator=generator)
+    given.vectors = vectors.numpy(), vectors
+    given.attention = torch.rand(2, 3, 2, 5, 5, generator=generator).softmax(-1)
+    given.hidden = torch.rand(3, 5, 4, generator=generator)
+    given.mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
+    given.groups = torch.randint(3, (3, 5), generator=generator)
+
+    given.data = {"features": torch.rand(40, 5, generator=generator), "labels": torch.arange(40) % 3}
+    given.train = torch.arange(40)[None] % torch.tensor([[2], [3]]) > 0
+    given.fits = {"train": given.train, "held_out": ~given.train, "penalties": torch.tensor([1e-5, 1e-2]), "seed": 1}
+    given.classifiers = Classifiers(torch.rand(3, 2, 6, generator=generator), np.zeros(2))
+    single = Split(sentences[:60], None, np.arange(60) % 2)
+    pairs = Split(sentences[:60], sentences[60:120], np.arange(60) % 2)
+    tasks = {
+        "CR": TransferTask("CR", "folds", single, None, None, False),
+        "MRPC": TransferTask("MRPC", "train_test", pairs, pairs, None, True),
+        "SST2": TransferTask("SST2", "train_dev_test", single, single, single, False),
+    }
+    monkeypatch.setattr(transfer, "load_transfer", lambda folder, name: tasks[name])
+    return given
+
+
+LAYERS = {"layers": (0, 1)}
+ANALYSIS = {
+    attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
+    attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS),
+    attention.pair_cosine: lambda g: attention.pair_cosine(g.encoder, g.first, g.second),
+    attention.pair_table: lambda g: attention.pair_table({"a": g.encoder}, {"b": (g.first, g.second)}, **LAYERS),
+    attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
+    attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
+    attention.mean_attention: lambda g: attention.mean_attention(g.encoder, g.texts, length=5, batch_tokens=30),
+    attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
+    cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
+    cost.without_layer_norms: lambda g: cost.without_layer_norms(g.encoder, 1).encode(g.texts),
+    geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
+    geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
+    geometry.singular_values: lambda g: [geometry.singular_values(x) for x in g.vectors],
+    geometry.whitening: lambda g: [geometry.whitening(x)(x) for x in g.vectors],
+    geometry.attention_entropy: lambda g: geometry.attention_entropy(g.attention),
+    geometry.cls_energy: lambda g: geometry.cls_energy(g.hidden, g.mask),
+    geometry.attention_shares: lambda g: geometry.attention_shares(g.attention, g.mask, g.groups, 3),
+}
+MODES = transfer.SETTINGS.values()
+EVALUATION = {
+    interface.encode_distinct: lambda g: interface.encode_distinct(g.encoder.encode, g.texts),
+    sts.evaluate_sts: lambda g: sts.evaluate_sts(g.encoder.encode, [g.task]),
+    dev_metrics: lambda g: dev_metrics(g.encoder.encode, g.task),
+    in_domain_retrieval: lambda g: in_domain_retrieval(g.encoder.encode, g.first, g.second, g.gold),
+    nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
+    evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2"), mode="fast"),
+    fit_classifiers: lambda g: [fit_classifiers(**g.data, **g.fits, setting=mode) for mode in MODES],
+    Classifiers.accuracy: lambda g: g.classifiers.accuracy(**g.data, rows=g.train),
+}
+CALLS = ANALYSIS | EVALUATION
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__qualname__)
+def test_evaluation_and_analysis(function, given):
+    assert_keeps_to_its_device(lambda: CALLS[function](given))
+
+
+@pytest.mark.parametrize("package", [lib.analysis, lib.evaluation], ids=lambda package: package.__name__)
+def test_no_public_function_is_left_out(package: ModuleType):
+    names = {f"{function.__module__}.{function.__qualname__}" for function in CALLS}
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(info.name)
+        public = [x for name, x in vars(module).items() if name[0] != "_" and inspect.getmodule(x) is module]
+        methods = [x for c in public if inspect.isclass(c) for name, x in vars(c).items() if name[0] != "_"]
+        for function in filter(inspect.isfunction, public + methods):
+            annotations = [str(parameter.annotation) for parameter in inspect.signature(function).parameters.values()]
+            if any(re.search("Encode|Tensor|Vectors", annotation) for annotation in annotations):
+                name = f"{module.__name__}.{function.__qualname__}"
+                assert name in names, f"{name} takes an encoder or tensors: add a call of it to CALLS"

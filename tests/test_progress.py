@@ -1,0 +1,96 @@
+"""lib.progress: lines where nobody looks, nothing for quick work, a bar in a terminal, and how to switch it off."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+
+from lib.progress import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def nobody_looks(monkeypatch):
+    monkeypatch.delenv("CSE_PROGRESS", raising=False)
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Function (stderr, seconds, steps, options) -> what a counter shows of `steps` updates by 1, `seconds` apart."""
+    clock = [1000.0]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+
+    def show(stderr: io.StringIO, seconds: float, steps: int = 4, **options) -> str:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        counter = progress(**({"total": 4, "label": "train", "seconds": 2.0} | options))
+        for step in range(steps):
+            clock[0] += seconds
+            counter.update(1, loss=1 / (step + 1))
+        counter.close()
+        return stderr.getvalue()
+
+    return show
+
+
+def test_lines_without_a_terminal(shown):
+    assert shown(io.StringIO(), seconds=2.0).splitlines() == [
+        "train 1/4  loss=1.000  about 6 s left",
+        "train 2/4  loss=0.500  about 4 s left",
+        "train 3/4  loss=0.333  about 2 s left",
+    ]
+
+
+def test_no_line_comes_sooner_than_asked(shown):
+    lines = shown(io.StringIO(), seconds=1.0, steps=9, total=9).splitlines()
+    assert [line.split()[1] for line in lines] == ["2/9", "4/9", "6/9", "8/9"]
+
+
+def test_quick_work_shows_nothing(shown):
+    assert shown(io.StringIO(), seconds=0.1) == ""
+
+
+def test_work_that_stops_early_adds_no_line(shown):
+    assert shown(io.StringIO(), seconds=2.0, steps=1) == "train 1/4  loss=1.000  about 6 s left\n"
+
+
+def test_work_of_an_earlier_process_does_not_count_in_the_estimate(shown):
+    text = shown(io.StringIO(), seconds=2.0, steps=1, total=100, initial=90)
+    assert text == "train 91/100  loss=1.000  about 18 s left\n"
+
+
+def test_values_are_optional_and_stay(monkeypatch, capsys):
+    counter = progress(total=9, label="encode", seconds=0.001)
+    clock = [counter.start_t]
+    monkeypatch.setattr(counter, "_time", lambda: clock[0])
+    for values in ({}, {"loss": 2.0}, {}):
+        clock[0] += 1.0
+        counter.update(2, **values)
+    counter.close()
+    assert capsys.readouterr().err.splitlines() == [
+        "encode 2/9  about 4 s left",
+        "encode 4/9  loss=2.000  about 2 s left",
+        "encode 6/9  loss=2.000  about 2 s left",
+    ]
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO, Terminal])
+def test_switched_off(shown, monkeypatch, stderr):
+    assert shown(stderr(), seconds=2.0, enabled=False) == ""
+    monkeypatch.setenv("CSE_PROGRESS", "off")
+    assert shown(stderr(), seconds=2.0) == ""
+
+
+def test_a_bar_in_a_terminal_and_in_jupyterlab(shown, monkeypatch):
+    text = shown(Terminal(), seconds=2.0)
+    assert re.search(r"train:  50%\|.*2/4 .*loss=0\.500", text) and "s left" not in text
+    assert text.endswith("\r")  # the bar is wiped when the work is done
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook")
+    assert "train:  50%" in shown(io.StringIO(), seconds=2.0)

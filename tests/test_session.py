@@ -1,0 +1,96 @@
+"""What a run says of the process it ran in: versions, commit, device; and what `quiet` switches off."""
+
+import os
+import platform
+import subprocess
+
+import pytest
+import torch
+import transformers
+
+from lib import session
+
+QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "true"}
+
+
+def test_versions_are_those_that_are_installed():
+    versions = session.versions()
+    assert list(versions) == ["python", *session.REPORTED]
+    assert versions["python"] == platform.python_version()
+    assert versions["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert versions["transformers"] == transformers.__version__
+
+
+def test_the_environment_names_device_commit_and_versions(monkeypatch):
+    monkeypatch.setattr(session, "git_commit", lambda: "c0ffee")
+    assert session.environment() == {
+        "device": session.device_name(),
+        "commit": "c0ffee",
+        "versions": session.versions(),
+    }
+
+
+@pytest.mark.parametrize(
+    "cuda, mps, name", [(True, False, "Some GPU"), (False, True, "Apple GPU"), (False, False, "CPU, 3 threads")]
+)
+def test_the_device_has_a_name(monkeypatch, cuda, mps, name):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Some GPU")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert session.device_name() == name
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with one commit, in place of this one."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
+    folder = tmp_path / "repository"
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib" / "module.py").write_text("a = 1\n")
+    (folder / "README").write_text("text\n")
+    identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
+    monkeypatch.setattr("lib.paths.root", lambda: folder)
+    return folder
+
+
+def test_the_commit_and_whether_lib_differs_from_it(repository):
+    output = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
+    commit = output.stdout[:12]
+    assert len(commit) == 12 and session.git_commit() == commit
+    (repository / "README").write_text("another text\n")
+    (repository / "lib" / "untracked.py").write_text("b = 2\n")
+    assert session.git_commit() == commit
+    (repository / "lib" / "module.py").write_text("a = 2\n")
+    assert session.git_commit() == commit + "+"
+
+
+def test_outside_git_the_commit_is_unknown(repository, tmp_path, monkeypatch, capfd):
+    (tmp_path / "plain").mkdir()
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path / "plain")
+    assert session.git_commit() == "unknown" and capfd.readouterr() == ("", "")
+    monkeypatch.setattr("lib.paths.root", lambda: repository)
+    monkeypatch.setenv("PATH", str(tmp_path / "plain"))  # no git at all
+    assert session.git_commit() == "unknown"
+
+
+def test_quiet_sets_what_is_not_set(monkeypatch):
+    for name in QUIET:
+        monkeypatch.delenv(name, raising=False)
+    transformers.utils.logging.set_verbosity_info()
+    transformers.utils.logging.enable_progress_bar()
+    session.quiet()
+    assert {name: os.environ[name] for name in QUIET} == QUIET
+    assert transformers.utils.logging.get_verbosity() == transformers.utils.logging.ERROR
+    assert not transformers.utils.logging.is_progress_bar_enabled()
+
+
+def test_quiet_leaves_what_the_user_set(monkeypatch):
+    for name in QUIET:
+        monkeypatch.setenv(name, "mine")
+    session.quiet()
+    assert all(os.environ[name] == "mine" for name in QUIET)
