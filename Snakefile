@@ -4,14 +4,14 @@
 #   snakemake -j 4 -k --resources gpu=1                this machine; -k: a failure leaves the others alone
 #   snakemake --profile slurm --config python=/env/bin/python grids=params/grids/temperature.yaml
 #
-# Snakemake may live in its own environment (with PyYAML and nbformat); `python` is the one of the notebooks.
+# Snakemake may live in its own environment (with papermill and pydantic); `python` is the one of the notebooks.
 import sys
 from pathlib import Path
 
 import yaml
 
 sys.path.insert(0, workflow.basedir)
-from lib.batch import expand
+from lib.batch.jobs import expand
 
 PYTHON = config.get("python", "python")
 GRIDS = [config["grids"]] if "grids" in config else sorted(Path(workflow.basedir).glob("params/grids/*.yaml"))
