@@ -35,7 +35,7 @@ def make_backbone(shape: str, folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from lib.encoder import MINI_BERT
+    from lib.encoders.saved import MINI_BERT
 
     layers, hidden, heads, intermediate = SHAPES[shape]
     torch.manual_seed(0)
@@ -65,15 +65,14 @@ def train_ours(backbone: Path, steps: int, corpus_name: str, method_name: str = 
     from lib import training
     from lib.config import RunConfig
     from lib.data import Corpus, tokenize_corpus
-    from lib.encoder import SentenceEncoder
-    from lib.methods import REGISTRY
+    from lib.encoders import SentenceEncoder
 
     config = RunConfig(
         backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none",
         method=method_name, method_arguments=arguments,
     )  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(backbone)
-    method = REGISTRY[method_name](encoder, config.arguments())
+    method = config.spec.build(encoder, config.method_arguments)
     sentences = tuple(some_sentences(BATCH * steps, corpus_name))
     corpus = tokenize_corpus(Corpus("bench", (sentences,)), encoder, max_length=LENGTH)
     marks = [time.perf_counter()]
@@ -137,7 +136,7 @@ def train_peer(backbone: Path, steps: int, corpus_name: str) -> list[float]:
 def evaluate_ours(backbone: Path, _: int, data_dir: str) -> list[float]:
     from lib.data import load_sts
     from lib.data.sts import STS_TASKS
-    from lib.encoder import SentenceEncoder
+    from lib.encoders import SentenceEncoder
     from lib.evaluation import evaluate_sts
 
     tasks = [load_sts(Path(data_dir), name) for name in STS_TASKS]

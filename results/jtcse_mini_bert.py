@@ -22,12 +22,13 @@ import numpy as np
 import pandas as pd
 from common import parser, small_config
 
-from lib import attention, ensemble, runs
+from lib import runs
+from lib.analysis import attention
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
-from lib.encoder import SentenceEncoder
-from lib.evaluation import evaluate_sts, headline
+from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts, headline
 
 SEEDS = (42, 43, 44, 45, 46)
 VIEWS = ("word_repetition(0.2)", "word_deletion(0.1)")
@@ -73,13 +74,12 @@ def choose(config: RunConfig) -> None:
     best = max(found.values(), key=lambda run: run.metrics["dev"])
     found |= {f"D, rate {rate:g}": distilled(config, 7, best, learning_rate=rate) for rate in (2e-4, 5e-4, 1e-3, 2e-3)}
     found |= {f"encoder {name}": run for name, run in zip(("I", "II"), twins, strict=True)}
-    columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
     rows = []
     for name, run in found.items():
-        row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", run.metrics["dev"]]], columns=columns)
-        rows.append(runs.label_rows(row, run.config, run.id, paper="jtcse", method=name))
+        row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", run.metrics["dev"]]], columns=RESULT_COLUMNS)
+        rows.append(runs.label_rows(row, run.labels, paper="jtcse", method=name))
         print(f"{run.metrics['dev']:6.2f} at step {run.metrics['best_step']:3d}  {name}", flush=True)
-    frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+    frame = pd.concat(rows, ignore_index=True)
     print(runs.publish(frame, "small", "jtcse_mini_bert_choice", CHOICE))
 
 
@@ -184,7 +184,7 @@ def main() -> None:
     tasks = [load_sts(data_dir, name) for name in STS_TASKS]
     for seed in arguments.seeds:
         found = (control if arguments.control else trained)(config, seed)
-        frame = pd.concat(scores(found, seed, tasks), ignore_index=True).assign(backbone="mini-bert")
+        frame = pd.concat(scores(found, seed, tasks), ignore_index=True)
         path = runs.publish(frame, "small", "jtcse_mini_bert", NOTE, extend=True)
     print(path)
 

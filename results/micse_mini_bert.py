@@ -19,12 +19,13 @@ from pathlib import Path
 import pandas as pd
 from common import parser, small_config
 
-from lib import attention, paths, runs
+from lib import paths, runs
+from lib.analysis import attention
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
-from lib.encoder import SentenceEncoder
-from lib.evaluation import evaluate_sts, headline
+from lib.encoders import SentenceEncoder
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts, headline
 
 SEEDS = (48, 49, 50, 51, 52)
 EPOCHS = {1_000: 2, 10_000: 1}
@@ -84,11 +85,10 @@ def choose(config: RunConfig, sizes: list[int]) -> None:
         rows = []
         for name, trial in trials(size).items():
             found = runs.run(sized(config, size, 7).replace(**trial))
-            columns = ["task", "split", "protocol", "aggregation", "metric", "value"]
-            row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=columns)
-            rows.append(runs.label_rows(row, found.config, found.id, method=f"{name}, {size:,} sentences"))
+            row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=RESULT_COLUMNS)
+            rows.append(runs.label_rows(row, found.labels, method=f"{name}, {size:,} sentences"))
             print(f"{size} {found.metrics['dev']:6.2f} at step {found.metrics['best_step']:3d}  {name}", flush=True)
-        frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+        frame = pd.concat(rows, ignore_index=True)
         print(runs.publish(frame, "small", "micse_mini_bert_choice", CHOICE, extend=True))
 
 
@@ -137,7 +137,7 @@ def main() -> None:
                 labels = {"paper": "micse", "table": "Table 3", "method": f"{name}, {size:,} sentences"}
                 rows.append(run.results("sts", lambda run=run: measure(run.encoder(), data_dir), **labels))
                 print(f"{size} {name:14s} {seed} {headline(rows[-1]):.2f} {run.id}", flush=True)
-            frame = pd.concat(rows, ignore_index=True).assign(backbone="mini-bert")
+            frame = pd.concat(rows, ignore_index=True)
             path = runs.publish(frame, "small", "micse_mini_bert", NOTE, extend=True)
     print(path)
 

@@ -16,11 +16,11 @@ import pandas as pd
 import yaml
 from common import parser, small_config
 
-from lib import backbone, paths, runs
+from lib import paths, runs
 from lib.config import RunConfig
 from lib.data import load_corpus, load_sts
 from lib.data.sts import STS_TASKS
-from lib.encoder import SentenceEncoder
+from lib.encoders import SentenceEncoder, mini_bert
 from lib.evaluation import evaluate_sts
 
 LEARNING_RATE = 2.0e-4
@@ -47,7 +47,8 @@ def measure(config: RunConfig, sizes: dict[int, tuple[int, ...]], data_dir) -> p
     rows = []
     for pooling in ("cls", "mean"):
         found = tables(SentenceEncoder.from_pretrained(config.backbone, pooling=pooling), data_dir)
-        rows.append(runs.label_rows(found, config, "", paper="simcse", method=f"untuned, {pooling}", seed=""))
+        labels = runs.config_labels(config)
+        rows.append(runs.label_rows(found, labels, paper="simcse", method=f"untuned, {pooling}", seed=""))
     for size, seeds in sizes.items():
         steps = -(-size // config.batch_size)
         for seed in seeds:
@@ -75,12 +76,11 @@ def main() -> None:
         arguments, backbone="demo", learning_rate=LEARNING_RATE, precision=arguments.precision
     )
     wanted = {size: tuple(x for x in SIZES[size] if x in arguments.seeds) for size in arguments.sizes}
-    rows = [measure(config, wanted, data_dir).assign(backbone="mini-bert")]
+    rows = [measure(config, wanted, data_dir)]
     if set(START_SIZES) <= set(wanted):
         values = yaml.safe_load((paths.root() / "params/small/9_backbone.yaml").read_text(encoding="utf8"))
-        start = backbone.start(load_corpus(values["corpus"], data_dir), **{name: values[name] for name in SHAPE})
-        found = measure(config.replace(backbone=str(start)), START_SIZES, data_dir)
-        rows.append(found.assign(backbone="averaging start"))
+        start = mini_bert.start(load_corpus(values["corpus"], data_dir), **{name: values[name] for name in SHAPE})
+        rows.append(measure(config.replace(backbone=str(start)), START_SIZES, data_dir))
     frame = pd.concat(rows, ignore_index=True)
     print(runs.publish(frame, "small", "simcse_mini_bert", NOTE, extend=True))
 

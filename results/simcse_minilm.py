@@ -16,7 +16,7 @@ from common import parser, small_config
 from lib import paths, runs
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
-from lib.encoder import SentenceEncoder
+from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts, evaluate_transfer, in_domain_retrieval
 
 NOTE = (
@@ -73,7 +73,7 @@ def main() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         tables(encoder, data_dir, transfer=True).to_csv(path, index=False)
     labels = {"method": "MiniLM, untuned", "paper": "simcse", "seed": ""}
-    rows.append(runs.label_rows(pd.read_csv(path), config, "", **labels))
+    rows.append(runs.label_rows(pd.read_csv(path), runs.config_labels(config), **labels))
     frame = pd.concat(rows, ignore_index=True).assign(backbone="all-MiniLM-L6-v2")
     print(runs.publish(frame, "small", "simcse_minilm", NOTE))
 
