@@ -43,7 +43,7 @@ class NumericError(Exception):
 class Trained:
     """What training leaves behind: the method carries the chosen weights."""
 
-    # one row per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
+    # per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
     history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
     seconds: float
@@ -118,8 +118,8 @@ def train(
 
     started = saved = time.monotonic()
     save_seconds = 0.0
-    shown = show_progress and accelerator.is_main_process
-    bar = progress(total=steps, label="train", enabled=shown, initial=state.step)
+    is_shown = show_progress and accelerator.is_main_process
+    bar = progress(total=steps, label="train", enabled=is_shown, initial=state.step)
     ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
@@ -159,11 +159,8 @@ def train(
     state.seconds += time.monotonic() - started
     if best:
         method.encoder.load_state_dict(best)
-    metrics = {
-        "steps": int(steps),
-        "best_step": state.best_step if best else int(steps),
-        "dev": state.best_score if best else state.rows[-1].get("dev"),
-    }
+    best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
+    metrics = {"steps": steps, "best_step": best_step, "dev": score}
     return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -22,23 +23,17 @@ TOKEN_GROUPS = ("[CLS]", "[SEP]", "punctuation", "function words", "content word
 
 
 @contextmanager
-def _mode(encoder: SentenceEncoder, training: bool) -> Iterator[None]:
-    """Training or evaluation mode; the mode before is restored."""
+def _mode(encoder: SentenceEncoder, dropout_seed: int | None = None) -> Iterator[None]:
+    """Evaluation mode, or dropout drawn from this seed; mode and random state are restored."""
     was_training = encoder.training
-    encoder.train(training)
+    encoder.train(dropout_seed is not None)
     try:
-        yield
+        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
+            if dropout_seed is not None:
+                torch.manual_seed(dropout_seed)
+            yield
     finally:
         encoder.train(was_training)
-
-
-@contextmanager
-def _dropout(encoder: SentenceEncoder, seed: int) -> Iterator[None]:
-    """Dropout on, drawn from this seed; mode and random state are restored."""
-    devices = [encoder.device] if encoder.device.type == "cuda" else []
-    with _mode(encoder, True), torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
 
 
 @torch.no_grad()
@@ -84,16 +79,15 @@ def pair_information(
         ValueError: `slicing` is unknown or does not fit the number of layers or heads.
     """
     information = []
-    with _dropout(encoder, seed):
+    with _mode(encoder, dropout_seed=seed):
         for start in range(0, len(first), pairs_at_once):
             block = slice(start, start + pairs_at_once)
             texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
             attention, mask = attention_of(encoder, texts, layers)
-            for i in range(0, len(texts), 2):
-                shared = mask[i : i + 2].bool().all(0)
+            for maps, real in zip(attention.split(2, dim=1), mask.bool().split(2), strict=True):
+                shared = real.all(0)
                 options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "samples": samples}
-                views = attention[:, i : i + 2].split(1, dim=1)
-                loss = attention_mutual_information(*views, valid_fraction_factor=False, **options)
+                loss = attention_mutual_information(*maps.split(1, dim=1), valid_fraction_factor=False, **options)
                 information.append(float(-loss))
     return np.array(information)
 
@@ -101,7 +95,7 @@ def pair_information(
 @torch.no_grad()
 def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
     """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
-    with _dropout(encoder, seed):
+    with _mode(encoder, dropout_seed=seed):
         ids = encoder.tokenize([*first, *second])
         z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
@@ -116,13 +110,10 @@ def pair_table(
 ) -> pd.DataFrame:
     """`pair_cosine` and `pair_information` of groups of pairs: encoder, group, cosine, information (nats)."""
     frames = []
-    for encoder_name, encoder in encoders.items():
-        for group, (first, second) in groups.items():
-            values = {
-                "cosine": pair_cosine(encoder, first, second),
-                "information": pair_information(encoder, first, second, layers=layers, slicing=slicing),
-            }
-            frames.append(pd.DataFrame({"encoder": encoder_name, "group": group} | values))
+    for (name, encoder), (group, pairs) in product(encoders.items(), groups.items()):
+        information = pair_information(encoder, *pairs, layers=layers, slicing=slicing)
+        values = {"cosine": pair_cosine(encoder, *pairs), "information": information}
+        frames.append(pd.DataFrame({"encoder": name, "group": group} | values))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -136,31 +127,29 @@ def joint_log_attention(
     """
     frames = []
     for name, encoder in encoders.items():
-        with _dropout(encoder, seed):
+        with _mode(encoder, dropout_seed=seed):
             views, _ = attention_of(encoder, [sentence, sentence], layers)
-        for i, layer in enumerate(layers):
-            for head in range(heads):
-                first, second = views[i, :, head].flatten(1).cpu()
-                both = torch.minimum(first, second) > SMALLEST_ATTENTION
-                logs = {"view1": first[both].log(), "view2": second[both].log()}
-                frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
+        for (layer, maps), head in product(zip(layers, views, strict=True), range(heads)):
+            first, second = maps[:, head].flatten(1).cpu()
+            both = torch.minimum(first, second) > SMALLEST_ATTENTION
+            logs = {"view1": first[both].log(), "view2": second[both].log()}
+            frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
     return pd.concat(frames, ignore_index=True)
 
 
-def _batches(
-    encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: int, shortest: int = 0
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """input_ids and mask [N, L] of batches of the sentences with at least `shortest` tokens."""
-    ids = [row for row in encoder.tokenize(sentences) if len(row) >= shortest]
-    for rows in token_batches(np.array([len(row) for row in ids], dtype=np.int64), batch_tokens):
-        yield pad([ids[row] for row in rows], encoder.tokenizer.pad_token_id, device=encoder.device)
+@torch.no_grad()
+def _mean_over_sentences(
+    encoder: SentenceEncoder, ids: list[list[int]], batch_tokens: int, measure: Callable[[Tensor, Tensor], Tensor]
+) -> np.ndarray:
+    """Mean over sentences, without dropout; measure(input_ids, mask) is the sum over one batch of them."""
+    batches = token_batches(np.array([len(row) for row in ids], dtype=np.int64), batch_tokens)
+    padded = (pad([ids[i] for i in rows], encoder.tokenizer.pad_token_id, encoder.device) for rows in batches)
+    with _mode(encoder):
+        return sum(measure(*batch).cpu().double().numpy() for batch in padded) / len(ids)
 
 
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
-    """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS.
-
-    Function words are scikit-learn's English stop words; a WordPiece that continues a word is content.
-    """
+    """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS."""
     tokenizer = encoder.tokenizer
     groups = []
     for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
@@ -172,32 +161,27 @@ def _token_groups(encoder: SentenceEncoder) -> Tensor:
     return torch.tensor(groups, device=encoder.device)
 
 
-@torch.no_grad()
 def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
     """Share of attention that each group of tokens receives in each layer, without dropout: layer, group, share.
 
     Mean over sentences, heads and queries. The column `tokens` is the group's share of the tokens, which uniform
-    attention would give it. One batch of attention is held in memory at a time.
+    attention would give it. Function words are scikit-learn's English stop words; a WordPiece that continues a word is
+    content. One batch of attention is held in memory at a time.
     """
-    layers = tuple(range(encoder.backbone.config.num_hidden_layers))
-    group_of, count = _token_groups(encoder), len(TOKEN_GROUPS)
-    shares = torch.zeros(len(layers), count, dtype=torch.float64, device="cpu")
-    tokens = torch.zeros(count, dtype=torch.float64, device="cpu")
-    with _mode(encoder, False):
-        for input_ids, mask in _batches(encoder, sentences, batch_tokens):
-            attention, groups = _probabilities(encoder, input_ids, mask, layers), group_of[input_ids]
-            shares += attention_shares(attention, mask, groups, count).sum(1).cpu()
-            uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
-            tokens += attention_shares(uniform[None, :, None], mask, groups, count).sum((0, 1)).cpu()
-    rows = [
-        (layer, group, float(shares[layer, k]) / len(sentences), float(tokens[k]) / len(sentences))
-        for layer in layers
-        for k, group in enumerate(TOKEN_GROUPS)
-    ]
-    return pd.DataFrame(rows, columns=["layer", "group", "share", "tokens"])
+    layers, group_of = range(encoder.backbone.config.num_hidden_layers), _token_groups(encoder)
+
+    def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
+        uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
+        attention = _probabilities(encoder, input_ids, mask, layers), uniform[None, :, None]
+        groups, count = group_of[input_ids], len(TOKEN_GROUPS)
+        return torch.cat([attention_shares(maps, mask, groups, count).sum(1) for maps in attention])
+
+    means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
+    columns = {"share": means[:-1].flatten(), "tokens": np.tile(means[-1], len(layers))}
+    index = pd.MultiIndex.from_product([layers, TOKEN_GROUPS], names=["layer", "group"])
+    return pd.DataFrame(columns, index).reset_index()
 
 
-@torch.no_grad()
 def mean_attention(
     encoder: SentenceEncoder, sentences: Sequence[str], *, length: int = 16, batch_tokens: int = 2048
 ) -> pd.DataFrame:
@@ -206,25 +190,23 @@ def mean_attention(
     Returns:
         layer, query, key, value (JTCSE, Figure 9); empty when no sentence is long enough.
     """
-    layers = tuple(range(encoder.backbone.config.num_hidden_layers))
-    total, count = torch.zeros(len(layers), length, length, dtype=torch.float64, device="cpu"), 0
-    with _mode(encoder, False):
-        for input_ids, mask in _batches(encoder, sentences, batch_tokens, shortest=length):
-            attention = _probabilities(encoder, input_ids, mask, layers)
-            total += attention[..., :length, :length].mean(2).sum(1).cpu()
-            count += len(input_ids)
-    layer, query, key = np.indices(total.shape).reshape(3, -1)
-    frame = pd.DataFrame({"layer": layer, "query": query, "key": key, "value": (total / max(count, 1)).flatten()})
-    return frame if count else frame.iloc[:0]
+    ids = [row for row in encoder.tokenize(sentences) if len(row) >= length]
+    layers = range(encoder.backbone.config.num_hidden_layers)
+
+    def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
+        return _probabilities(encoder, input_ids, mask, layers)[..., :length, :length].mean(2).sum(1)
+
+    mean = _mean_over_sentences(encoder, ids, batch_tokens, measure) if ids else np.empty((0, length, length))
+    layer, query, key = np.indices(mean.shape).reshape(3, -1)
+    return pd.DataFrame({"layer": layer, "query": query, "key": key, "value": mean.flatten()})
 
 
-@torch.no_grad()
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
     """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0."""
-    total = torch.zeros(encoder.backbone.config.num_hidden_layers, dtype=torch.float64, device="cpu")
-    with _mode(encoder, False):
-        for input_ids, mask in _batches(encoder, sentences, batch_tokens):
-            output = encoder.run_backbone(input_ids, mask, output_hidden_states=True)
-            for i, hidden in enumerate(output.hidden_states[1:]):
-                total[i] += cls_energy(hidden.float(), mask).sum().cpu()
-    return pd.Series((total / len(sentences)).numpy(), name="E_CLS").rename_axis("layer")
+
+    def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
+        hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states[1:]
+        return torch.stack([cls_energy(layer.float(), mask).sum() for layer in hidden])
+
+    means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
+    return pd.Series(means, name="E_CLS").rename_axis("layer")

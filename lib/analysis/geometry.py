@@ -43,12 +43,10 @@ def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
     parts = []
     for start in range(0, len(x), rows_at_once):
         rows = x[start : start + rows_at_once]
-        later = torch.arange(start, len(x), device=x.device)  # partners with a greater row number only
         exponent = -t * (2 - 2 * rows @ x[start:].T)
-        keep = later[None, :] > later[: len(rows), None]
-        parts.append(torch.logsumexp(exponent.masked_fill(~keep, -math.inf).flatten(), 0))
-    pairs = len(x) * (len(x) - 1) / 2
-    return torch.logsumexp(torch.stack(parts), 0) - math.log(pairs)
+        not_later = torch.ones_like(exponent, dtype=torch.bool).tril()  # every pair counts once
+        parts.append(torch.logsumexp(exponent.masked_fill(not_later, -math.inf).flatten(), 0))
+    return torch.logsumexp(torch.stack(parts), 0) - math.log(len(x) * (len(x) - 1) / 2)
 
 
 def attention_entropy(probabilities: Tensor) -> Tensor:
@@ -72,12 +70,8 @@ def cls_energy(hidden: Tensor, mask: Tensor) -> Tensor:
 def attention_shares(attention: Tensor, mask: Tensor, groups: Tensor, count: int) -> Tensor:
     """How much of the attention of a sentence's tokens goes to each group of tokens, mean over heads and queries.
 
-    Args:
-        attention: [layers, N, heads, L, L], rows over the keys; mask: [N, L].
-        groups: [N, L] int64, the group of every token; padding is ignored.
-
-    Returns:
-        [layers, N, count], which sums to 1 over the groups.
+    attention: [layers, N, heads, L, L], rows over the keys; mask: [N, L]; groups: [N, L] int64, the group of every
+    token, padding is ignored -> [layers, N, count], which sums to 1 over the groups.
     """
     received = (attention.mean(2) * mask[:, :, None]).sum(2) / mask.sum(1)[:, None]  # [layers, N, L]
     shares = received.new_zeros(*received.shape[:2], count)

@@ -37,33 +37,26 @@ def table(paper: str, name: str) -> pd.DataFrame:
     tables = {t["id"]: t for t in load(paper)["tables"]}
     if name not in tables:
         raise KeyError(f"{paper} has no {name!r}: there are {', '.join(tables)}.")
-    rows = [
-        (paper, name, row["method"], row.get("setting", row.get("backbone", "")), column, *_value_and_std(cell))
-        for row in tables[name]["rows"]
-        for column, cell in zip(tables[name]["columns"], row["values"], strict=True)
-    ]
+    rows = []
+    for row in tables[name]["rows"]:
+        setting = row.get("setting", row.get("backbone", ""))
+        for column, cell in zip(tables[name]["columns"], row["values"], strict=True):
+            value, std = (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, np.nan)
+            rows.append((paper, name, row["method"], setting, column, value, std))
     return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value", "std"])
-
-
-def _value_and_std(cell: Any) -> tuple[Any, float]:
-    return (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, float("nan"))
 
 
 def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
     """One published table as printed: a row per method (and setting), a column per column of the paper.
 
-    Args:
-        spread: return the cells as text, "mean ± deviation" where the paper prints a deviation.
+    With `spread` the cells are text, "mean ± deviation" where the paper prints a deviation.
     """
     frame = table(paper, name)
     if spread:
         cells = frame[["value", "std"]].to_numpy(float)
         frame = frame.assign(value=[f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in cells])
     index = ["setting", "method"] if frame.setting.any() else ["method"]
-    order = frame[index].drop_duplicates()
-    columns = frame.column.unique()
-    pivot = frame.pivot_table(index=index, columns="column", values="value", aggfunc="first", dropna=False)
-    return pivot.reindex(columns=columns).loc[[tuple(k) if len(index) > 1 else k[0] for k in order.to_numpy()]]
+    return frame.groupby([*index, "column"], sort=False).value.first().unstack(sort=False)
 
 
 def compare(
@@ -85,8 +78,7 @@ def compare(
     """
     if measured.duplicated(["task", "seed"]).any():
         raise ValueError("more than one row per task and seed: filter by split, protocol and aggregation first.")
-    groups = measured.groupby("task").value
-    frame = pd.DataFrame({"measured": groups.mean(), "std": groups.std(ddof=1), "seeds": groups.size()})
+    frame = measured.groupby("task").value.agg(measured="mean", std="std", seeds="size")
     frame.insert(0, "paper", pd.Series(published))
     frame["difference"] = frame.measured - frame.paper
     std = pd.Series(spread, dtype=float).reindex(frame.index) if spread else frame["std"]
@@ -112,12 +104,9 @@ def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] 
     """
     paired = [name for name in by if name != "method"] + ["seed"]
     with_gain = frame.assign(gain=gains(frame, over=over, value=value, paired=paired))
+    extremes = {"smallest gain": ("gain", "min"), "largest gain": ("gain", "max")}
     return with_gain.groupby(list(by), sort=False).agg(
-        mean=(value, "mean"),
-        std=(value, "std"),
-        gain=("gain", "mean"),
-        **{"smallest gain": ("gain", "min"), "largest gain": ("gain", "max")},
-        seeds=("seed", "size"),
+        mean=(value, "mean"), std=(value, "std"), gain=("gain", "mean"), **extremes, seeds=("seed", "size")
     )
 
 

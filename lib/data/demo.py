@@ -257,3 +257,9 @@ def triples() -> list[tuple[str, str, str]]:
     """Sentence, entailed sentence, contradicting sentence."""
     table = pd.read_csv(ASSETS / "triples.csv", keep_default_na=False)
     return list(table[["sent0", "sent1", "hard_neg"]].itertuples(index=False, name=None))
+
+
+def topics() -> tuple[list[str], list[str]]:
+    """Short titles and the topic of each."""
+    table = pd.read_csv(ASSETS / "topics.csv", keep_default_na=False)
+    return table["text"].tolist(), table["label"].tolist()

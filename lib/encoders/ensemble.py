@@ -106,12 +106,11 @@ def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[fl
     """Weighted sum of encoders and sums: 0.3 (e_I + e_II) + 0.7 e_III is merge([twins, third], [0.3, 0.7]) (UC)."""
     if len(encoders) != len(weights):
         raise EncoderError(f"merging {len(encoders)} encoders needs one weight per encoder, got {len(weights)}.")
-    flat = [
-        (part, weight * inner_weight)
-        for encoder, weight in zip(encoders, weights, strict=True)
-        for part, inner_weight in zip(parts(encoder), getattr(encoder, "weights", [1.0]), strict=True)
-    ]
-    return EncoderSum([part for part, _ in flat], [weight for _, weight in flat])
+    members, factors = [], []
+    for encoder, weight in zip(encoders, weights, strict=True):
+        members += parts(encoder)
+        factors += [weight * factor for factor in getattr(encoder, "weights", [1.0])]
+    return EncoderSum(members, factors)
 
 
 def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | EncoderSum:

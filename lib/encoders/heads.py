@@ -1,5 +1,4 @@
-"""What sits on a backbone: the projection of contrastive training, the head that predicts masked tokens, and Condenser's
-late layers."""
+"""What sits on a backbone: the projection of contrastive training, the MLM head, and Condenser's late layers."""
 
 from __future__ import annotations
 
@@ -100,7 +99,8 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
         try:
             late.load_state_dict(load_file(saved))
         except (RuntimeError, SafetensorError) as error:
-            raise ConfigError(f"{saved} does not hold {count} layers of this shape: {error}") from error
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(f"{saved} does not hold {count} layers of this shape: {reason}") from error
         return late.float()
     for module in late.modules():
         if isinstance(module, nn.Linear):

@@ -1,7 +1,7 @@
 """A small BERT from nothing but text: vocabulary, word vectors, and weights that average them before any training.
 
-`build` writes a start for masked-language modelling (method mlm). The mini-BERT of the demo profile (lib/assets/mini-bert)
-came from it, by notebooks/9_backbone.ipynb.
+`build` writes a start for masked-language modelling (method mlm). The mini-BERT of the demo profile
+(lib/assets/mini-bert) came from it, by notebooks/9_backbone.ipynb.
 """
 
 from __future__ import annotations
@@ -57,12 +57,8 @@ def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
     characters = sorted(ascii_characters | frequent)
     fixed = SPECIAL_TOKENS + characters + [f"##{character}" for character in characters if character.isalnum()]
     blanks = str.maketrans(dict.fromkeys(set(counts).difference(characters), " "))
-    tokenizer.train_from_iterator(
-        (sentence.translate(blanks) for sentence in normal),
-        vocab_size=max(size, len(fixed)),
-        special_tokens=fixed,
-        show_progress=False,
-    )
+    text = (sentence.translate(blanks) for sentence in normal)
+    tokenizer.train_from_iterator(text, vocab_size=max(size, len(fixed)), special_tokens=fixed, show_progress=False)
     vocabulary = tokenizer.get_vocab()
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
@@ -151,8 +147,8 @@ def build(
     pieces = train_vocabulary(sentences, vocabulary)
     if len(pieces) <= hidden:
         raise ConfigError(
-            f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} dimensions: "
-            "take more text or a smaller hidden."
+            f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} "
+            "dimensions: take more text or a smaller hidden."
         )
     numbers = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
@@ -182,10 +178,10 @@ def build(
 
 
 def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
-    """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then a word vector of one
-    length for all, U sqrt(S) in the truncated SVD of the PPMI matrix; these at standard deviation 0.06.
+    """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then the word vectors.
 
-    Pieces that do not occur and special tokens have no vector. [MASK] alone of them has the weight of a rare piece.
+    These are U sqrt(S) in the truncated SVD of the PPMI matrix, all of one length, at standard deviation 0.06. Pieces
+    that do not occur and special tokens have none. Of the special tokens, only [MASK] has the weight of a rare piece.
     """
     from sklearn.utils.extmath import randomized_svd
     from threadpoolctl import threadpool_limits
@@ -217,11 +213,8 @@ def start(corpus: Corpus, **shape: Any) -> Path:
     versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
     key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
     name = "averaging start" if shape.get("averaging", True) else "random start"  # what tables call this backbone
-    return paths.made_once(
-        paths.cache() / "backbones" / key.hexdigest()[:12] / name,
-        lambda folder: build(corpus.columns[0], folder, **shape),
-        folder=True,
-    )
+    path = paths.cache() / "backbones" / key.hexdigest()[:12] / name
+    return paths.made_once(path, lambda folder: build(corpus.columns[0], folder, **shape), folder=True)
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:

@@ -22,21 +22,17 @@ MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
 def supports(backbone: nn.Module) -> bool:
     """True for encoder-only absolute-position BERT and RoBERTa models on fused attention."""
     config = backbone.config
-    return (
-        config.model_type in MODEL_TYPES
-        and config._attn_implementation == "sdpa"
-        and not getattr(config, "is_decoder", False)
-        and not getattr(config, "add_cross_attention", False)
-    )
+    is_decoder = getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False)
+    return config.model_type in MODEL_TYPES and config._attn_implementation == "sdpa" and not is_decoder
 
 
 @dataclass
 class AttentionMaps:
     """Asks a forward pass for the attention of these layers (0-based); all other layers stay on fused attention.
 
-    After the pass `probabilities()` is [layers, N, heads, L, L]: what the values were weighted with, after dropout while
-    training, with gradient. Padded keys have 0. Padded queries have 0 too, unless `padded_queries` also computes these
-    (as BERT does when it is run on the whole padded batch), which costs the work on padding.
+    After the pass `probabilities()` is [layers, N, heads, L, L]: what the values were weighted with, after dropout
+    while training, with gradient. Padded keys have 0. Padded queries have 0 too, unless `padded_queries` also computes
+    these (as BERT does when it is run on the whole padded batch), which costs the work on padding.
     """
 
     layers: tuple[int, ...]

@@ -40,8 +40,8 @@ def locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
         if folder.is_dir():
             if list(folder.glob("pytorch_model*.bin")) and not list(folder.glob("*.safetensors")):
                 raise EncoderError(
-                    f"backbone {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is not "
-                    "read: load it once where you trust it, and `save_pretrained` it as safetensors."
+                    f"backbone {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is "
+                    "not read: load it once where you trust it, and `save_pretrained` it as safetensors."
                 )
             return str(folder), True
     if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text):
@@ -63,28 +63,23 @@ def load_backbone(
             raise ValueError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}")
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+        has_pooler = (pooling or modules.get("pooling")) == "pooler"
+        form = {"add_pooling_layer": has_pooler, "attn_implementation": attention, "dtype": torch.float32}
         backbone, report = AutoModel.from_pretrained(
-            source,
-            output_loading_info=True,
-            config=config,
-            add_pooling_layer=(pooling or modules.get("pooling")) == "pooler",
-            attn_implementation=attention,
-            dtype=torch.float32,
-            use_safetensors=True,
-            **options,
+            source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         where, reason = "in that folder" if local else "on the hub or in its cache", " ".join(str(error).split())[:200]
         raise EncoderError(f"backbone {name!r}: no loadable model and tokenizer {where} ({reason}).") from error
-    missing, entries = sorted(report["missing_keys"]), len(tokenizer)
+    missing, entries = report["missing_keys"], len(tokenizer)
     problems = {
         "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
         f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
         "together": entries > config.vocab_size,
         "it was saved without a pooler; choose another pooling or backbone": any("pooler" in key for key in missing),
-        f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or belongs to another "
-        "kind of model": bool(missing),
+        f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or "
+        "belongs to another kind of model": bool(missing),
     }
     if problem := next((text for text, is_so in problems.items() if is_so), None):
         raise EncoderError(f"backbone {name!r}: {problem}.")
@@ -100,21 +95,19 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
     """
     small_files = ["sentence_*.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
     folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
-    modules: dict[str, Any] = {}
-    if (folder / "sentence_encoder.json").is_file():
-        modules |= _read_json(folder / "sentence_encoder.json")
-    elif (folder / "1_Pooling/config.json").is_file():
-        config = _read_json(folder / "1_Pooling/config.json")
+    modules = _read_json(folder / "sentence_encoder.json")
+    config = _read_json(folder / "1_Pooling/config.json")
+    if config and not modules:
         flags = [name for name, value in config.items() if name.startswith("pooling_mode") and value is True]
-        mode = _POOLING_FLAGS.get(flags[0]) if len(flags) == 1 else config.get("pooling_mode")  # the newer form: a name
+        mode = _POOLING_FLAGS.get(flags[0]) if len(flags) == 1 else None
+        mode = mode or config.get("pooling_mode")  # the newer form of the file: a name
         if mode not in _POOLING_FLAGS.values():
             known = ", ".join(_POOLING_FLAGS.values())
             raise EncoderError(f"{folder}: its pooling {flags or mode} is none of {known}.")
         modules["pooling"] = mode
-    if "max_length" not in modules and (folder / "sentence_bert_config.json").is_file():
-        modules["max_length"] = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
-    if (folder / "2_Dense/config.json").is_file():
-        config = _read_json(folder / "2_Dense/config.json")
+    if config := _read_json(folder / "sentence_bert_config.json"):
+        modules = {"max_length": config.get("max_seq_length")} | modules
+    if config := _read_json(folder / "2_Dense/config.json"):
         if not config["activation_function"].endswith("Tanh"):
             raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
         weights = load_file(folder / "2_Dense/model.safetensors")
@@ -171,7 +164,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf8"))
+    """{} where there is no such file."""
+    return json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
 
 
 def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:

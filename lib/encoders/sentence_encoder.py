@@ -103,9 +103,8 @@ class SentenceEncoder(nn.Module):
             files: patterns of further files of the backbone's folder that are read, for example a saved MLM head.
         """
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
-        config = {
-            k: v for k, v in self.backbone.config.to_dict().items() if k[0] != "_" and k != "transformers_version"
-        }
+        config = self.backbone.config.to_dict()
+        config = {k: v for k, v in config.items() if k[0] != "_" and k != "transformers_version"}
         digest.update(json.dumps([config, self.pooling, self.max_length], sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
@@ -137,12 +136,10 @@ class SentenceEncoder(nn.Module):
     def check_attention(self, layers: Sequence[int]) -> None:
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
         if not self._is_packed:
-            readable = sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last")
-            raise EncoderError(
-                f"this encoder gives no attention maps (pooling {self.pooling!r}, attention "
-                f"{self.backbone.config._attn_implementation!r}): load it with attention='sdpa' and pooling "
-                f"{', '.join(readable)}."
-            )
+            readable = ", ".join(sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last"))
+            loaded = f"pooling {self.pooling!r}, attention {self.backbone.config._attn_implementation!r}"
+            advice = f"load it with attention='sdpa' and pooling {readable}"
+            raise EncoderError(f"this encoder gives no attention maps ({loaded}): {advice}.")
         depth = self.backbone.config.num_hidden_layers
         if not layers or min(layers) < 0 or max(layers) >= depth:
             raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")

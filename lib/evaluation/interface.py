@@ -12,10 +12,7 @@ RESULT_COLUMNS = ["task", "split", "protocol", "aggregation", "metric", "value"]
 
 
 def encode_distinct(encode: Encode, texts: Iterable[str], dtype: Any = None) -> tuple[np.ndarray, dict[str, int]]:
-    """Encode every distinct text once, in one call.
-
-    Returns:
-        The vectors [n, D] in order of first appearance, and the row of each text.
+    """Encode every distinct text once, in one call: vectors [n, D] in order of first appearance, row of each text.
 
     Raises:
         ValueError: `encode` returned another shape.

@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Classifiers:
-    """Weights [C, fits, D + 1], the last one for a constant feature 1, the bias; held-out accuracy x100 [fits]."""
+    """Fitted classifiers: weights [C, fits, D + 1], the bias last; held-out accuracy x100, float64 [fits]."""
 
     weights: Tensor
     held_out_accuracy: np.ndarray
@@ -83,7 +83,8 @@ def fit_classifiers(
     if not (train.any(1).all() and held_out.any(1).all()):
         raise ValueError("every fit needs a training row and a held-out row.")
     device, fits = features.device, len(penalties)
-    inputs, train, held_out = F.pad(features, (0, 1), value=1), train.to(device), held_out.to(device)
+    train, held_out = train.to(device), held_out.to(device)
+    inputs = F.pad(features, (0, 1), value=1)  # the bias is the weight of a constant feature: [n, D + 1]
     targets = F.one_hot(labels).to(inputs.dtype)  # [n, C]
 
     generator = torch.Generator("cpu").manual_seed(seed)
@@ -120,10 +121,8 @@ def initial_weights(dimensions: int, classes: int, generator: torch.Generator) -
 def _minibatches(train: Tensor, order: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
     """The minibatches of one pass for all fits: fit f takes its rows train[f] in `order`, batch_size at a time.
 
-    Yields:
-        rows [R]: the window of `order` that holds the current minibatch of every fit;
-        share [R, fits]: 1 / (size of the minibatch) for rows in it, else 0;
-        active: bool [fits] when some fit has no rows left (training sets of unequal size), else None.
+    Yields rows [R], the window of `order` that holds the current minibatch of every fit; share [R, fits], which is
+    1 / (size of the minibatch) for rows in it, else 0; active, bool [fits] when some fit has no rows left, else None.
     """
     members = train[:, order]
     taken = members.cumsum(1, dtype=torch.int32)  # [fits, n], rows taken up to and including this one
@@ -166,7 +165,7 @@ def _correct(weights: Tensor, inputs: Tensor, labels: Tensor, rows: Tensor) -> T
 
 
 class _Optimiser:
-    """torch.optim's Adam or RMSprop, with its defaults, for weights [C, fits, D + 1] with one weight decay per fit."""
+    """Adam or RMSprop with the defaults of torch.optim, for weights [C, fits, D + 1], with one weight decay per fit."""
 
     def __init__(self, weights: Tensor, weight_decay: Tensor, setting: Setting) -> None:
         self.weights, self.weight_decay, self.setting = weights, weight_decay.view(1, -1, 1), setting

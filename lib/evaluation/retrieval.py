@@ -92,8 +92,8 @@ def nearest(encode: Encode, queries: Sequence[str], corpus: Sequence[str], k: in
 
 
 def _unit_vectors(encode: Encode, texts: Iterable[str]) -> tuple[np.ndarray, dict[str, int]]:
-    """As `encode_distinct`, with vectors of length 1. As in the STS protocol, entries that are not finite count as 0."""
+    """`encode_distinct` with float64 vectors of length 1. As in STS, numbers that are not finite count as 0."""
     vectors, row_of = encode_distinct(encode, texts, np.float64)
     vectors = np.nan_to_num(vectors, posinf=0, neginf=0)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths == 0, 1, lengths), row_of
+    return vectors / np.where(lengths == 0, 1, lengths), row_of  # a zero vector has cosine 0 with everything

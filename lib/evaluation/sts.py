@@ -37,11 +37,8 @@ def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:
     sizes = [len(subset) for subset in task.subsets.values()]
     parts = np.split(predicted, np.cumsum(sizes)[:-1])
     correlations = [spearman(part, subset.gold) for part, subset in zip(parts, task.subsets.values(), strict=True)]
-    return {
-        "all": spearman(predicted, task.gold),
-        "mean": float(np.mean(correlations)),
-        "wmean": float(np.average(correlations, weights=sizes)),
-    }
+    mean, weighted = np.mean(correlations), np.average(correlations, weights=sizes)
+    return {"all": spearman(predicted, task.gold), "mean": float(mean), "wmean": float(weighted)}
 
 
 def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:

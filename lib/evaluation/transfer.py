@@ -127,7 +127,7 @@ def _score_task(
     search = fit([(*fold, penalty) for fold in inner for penalty in PENALTIES])
     by_penalty = search.held_out_accuracy.reshape(len(outer), -1, len(PENALTIES)).mean(axis=1).round(2)
     best, tests = by_penalty.argmax(axis=1), _masks([rows for _, rows in outer], n)
-    if kind == "train_dev_test":
+    if kind == "train_dev_test":  # a refit would repeat the fit that chose the penalty
         accuracy = search.accuracy(features, labels, tests.expand(len(PENALTIES), n))[best]
     else:
         refits = []

@@ -1,4 +1,4 @@
-"""Method name -> class. A new method is one file here and one line in REGISTRY; `around(inner)` puts a Wrapper around one."""
+"""Method name -> class. A new method is one file and one line in REGISTRY; `outer(inner)` puts a Wrapper around one."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ REGISTRY: dict[str, type[Method]] = {
 class MethodSpec:
     """What the parameter `method` names: a method, or wrappers around one, as in `outer(inner(method))`.
 
-    names: outermost first; all but the last are wrappers. The arguments of all of them stand side by side in one mapping.
-    Every method here raises ConfigError for names and values that make no sense.
+    names: outermost first; all but the last are wrappers. Their arguments stand side by side in one mapping.
+    All that is here raises ConfigError for names and values that make no sense.
     """
 
     names: tuple[str, ...]

@@ -36,8 +36,8 @@ class Needs:
 class Views:
     """What the losses read of one batch.
 
-    embeddings: name -> [N, S, D], N sentences, S views of each in the order of `roles`; the name is "encoder" where there
-        is only one, see Method.embedders.
+    embeddings: name -> [N, S, D], N sentences, S views of each in the order of `roles`; the name is "encoder" where
+        there is only one, see Method.embedders.
     negatives: [Q, D], further negatives of the anchors (a momentum queue), without gradient.
     captured: whatever else the losses read; rows of this process alone.
     """
@@ -114,7 +114,7 @@ class Method(nn.Module):
         return {}
 
     def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
-        """Further columns [n, ...] of the batches (`Batch.extra`), computed from the text once, before the first step."""
+        """Further columns [n, ...] of the batches (`Batch.extra`), computed from the text once before training."""
         return {}
 
     def after_step(self) -> None:

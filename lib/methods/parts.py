@@ -45,8 +45,8 @@ class AMIArguments:
 class AttentionTerm:
     """AMI as a term of any method: says which attention maps to capture, and turns them into the weighted loss.
 
-    With several processes, each takes the mean over its own sentences: embeddings are gathered, attention is not. Padding
-    and the rows left out then differ from those of one process.
+    With several processes, each takes the mean over its own sentences: embeddings are gathered, attention is not.
+    Padding and the rows left out then differ from those of one process.
 
     Raises:
         ConfigError: the backbone has too few layers, or an odd number of heads for head_pairs.
@@ -54,8 +54,8 @@ class AttentionTerm:
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: AMIArguments) -> None:
-        self.arguments = arguments
-        self.is_on = arguments.ami_weight > 0
+        self.arguments, self.is_on = arguments, arguments.ami_weight > 0
+        self.layers = tuple(range(arguments.min_layer, arguments.max_layer))
         if not self.is_on:
             return
         config = encoder.backbone.config
@@ -66,15 +66,11 @@ class AttentionTerm:
             )
         if arguments.slicing == "head_pairs" and config.num_attention_heads % 2:
             raise ConfigError(f"slicing 'head_pairs' needs an even number of heads, got {config.num_attention_heads}.")
-        encoder.check_attention(self._layers)
-
-    @property
-    def _layers(self) -> tuple[int, ...]:
-        return tuple(range(self.arguments.min_layer, self.arguments.max_layer))
+        encoder.check_attention(self.layers)
 
     def maps(self) -> AttentionMaps | None:
         """What a forward pass is to capture; None when the term is off."""
-        return AttentionMaps(self._layers, self.arguments.padded_queries) if self.is_on else None
+        return AttentionMaps(self.layers, self.arguments.padded_queries) if self.is_on else None
 
     def of_copies(self, maps: AttentionMaps | None, batch: Batch) -> dict[str, Tensor]:
         """The term of a pass whose rows 2k and 2k + 1 are the copies of anchor k; {} when it is off."""
@@ -87,14 +83,10 @@ class AttentionTerm:
         """att1, att2 [layers, N, heads, L, L] of the views, mask [N, L] of both -> weighted scalar."""
         arguments, tokens = self.arguments, mask.bool()
         queries = torch.ones_like(tokens) if arguments.padded_queries else tokens
-        return arguments.ami_weight * attention_mutual_information(
-            att1,
-            att2,
-            valid=queries[:, :, None] & tokens[:, None, :],
-            slicing=arguments.slicing,
-            samples=arguments.ami_samples,
-            valid_fraction_factor=arguments.valid_fraction_factor,
-        )
+        valid, samples = queries[:, :, None] & tokens[:, None, :], arguments.ami_samples
+        variant = {"slicing": arguments.slicing, "valid_fraction_factor": arguments.valid_fraction_factor}
+        loss = attention_mutual_information(att1, att2, valid=valid, samples=samples, **variant)
+        return arguments.ami_weight * loss
 
 
 class MomentumQueue(nn.Module):
@@ -154,11 +146,7 @@ class TokenMasking(nn.Module):
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """input_ids, mask [N, L] -> masked input_ids and labels, see `losses.mask_tokens`."""
-        return mask_tokens(
-            input_ids,
-            ~self.special[input_ids] & mask.bool(),
-            mask_id=self.mask_id,
-            vocabulary_size=len(self.special),
-            probability=self.probability,
-            continues=None if self.continues is None else self.continues[input_ids],
-        )
+        maskable = ~self.special[input_ids] & mask.bool()
+        continues = None if self.continues is None else self.continues[input_ids]
+        vocabulary = {"mask_id": self.mask_id, "vocabulary_size": len(self.special)}
+        return mask_tokens(input_ids, maskable, probability=self.probability, continues=continues, **vocabulary)

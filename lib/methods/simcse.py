@@ -58,9 +58,9 @@ class SimCSE(Method):
     def embed(self, batch: Batch) -> Views:
         input_ids, mask, roles = _with_positive(batch)
         if self.arguments.dropout_masks == "identical":
-            views = []
+            views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
             for column in range(len(roles)):  # every pass but the last puts the random state back
-                with torch.random.fork_rng(enabled=column + 1 < len(roles)):
+                with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
                     views.append(self.encoder(input_ids[:, column], mask[:, column]))
             z = torch.stack(views, dim=1)
         else:  # one call over all N x S sentences

@@ -40,7 +40,7 @@ class TNCSEArguments:
 
 
 class TNCSE(Method):
-    """Terms `nce` (of each encoder), `icnce` (encoder I looks in II) and `ictm`; what is kept is the sum of both encoders.
+    """Terms `nce` (of each encoder), `icnce` (encoder I looks in II) and `ictm`; the sum of both encoders is kept.
 
     The encoders come from a first stage: SimCSE on two round-trip translations of the text, see the notebook. Each
     sentence passes twice through each encoder. No projection; the poolers exist in training only.
@@ -108,10 +108,10 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
         return copy.deepcopy(encoder)
     dropout = encoder.backbone.config.hidden_dropout_prob
     second = SentenceEncoder.from_pretrained(name, pooling=encoder.pooling, dropout=dropout, device="cpu")
-    rules = [tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)]
+    tokenizers = [tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)]
     lengths = [longest_input(twin.backbone) for twin in (encoder, second)]
     problems = {
-        "has another tokenizer than backbone: the twins read the same tokens": rules[0] != rules[1],
+        "has another tokenizer than backbone: the twins read the same tokens": tokenizers[0] != tokenizers[1],
         "was saved with a projection: its [CLS] vectors are compared here": second.projection is not None,
         f"takes {lengths[1]} tokens, backbone {lengths[0]}: the twins read the same tokens": lengths[0] != lengths[1],
         f"has {second.dimension} dimensions, backbone {encoder.dimension}": second.dimension != encoder.dimension,

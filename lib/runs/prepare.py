@@ -11,13 +11,14 @@ from pathlib import Path
 import psutil
 import torch
 
+from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import MODEL_FILES
-from lib.encoders.saved import locate
+from lib.encoders.saved import MINI_BERT
 from lib.encoders.sentence_encoder import longest_input
 
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
@@ -89,13 +90,10 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
 
 
 def encoder_name(path_or_id: str) -> str:
-    """What tables call an encoder: the folder's or the hub's name; for the encoder of a run, the backbone that the run
-    started from; `mini-bert` for `demo`.
-
-    Raises:
-        EncoderError: neither a folder nor a hub name.
-    """
-    folder = Path(locate(path_or_id)[0])
+    """What tables call an encoder: the folder's or the hub's name, also of a folder that is gone; for the encoder of a
+    run, the backbone that the run started from; `mini-bert` for `demo`."""
+    places = MINI_BERT if path_or_id == "demo" else Path(path_or_id).expanduser(), paths.root() / path_or_id
+    folder = next((place.resolve() for place in places if place.is_dir()), places[0])
     provenance = folder.parent / "provenance.json"
     if folder.name == "encoder" and provenance.is_file():
         return json.loads(provenance.read_text(encoding="utf8")).get("backbone", folder.parent.name)

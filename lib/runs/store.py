@@ -46,7 +46,7 @@ class Run:
     @cached_property
     def labels(self) -> dict[str, Any]:
         """Who, where and how, for result rows; also of a run whose parameters this code no longer knows."""
-        backbone = self.provenance.get("backbone") or Path(self._stored_config["backbone"]).name
+        backbone = self.provenance.get("backbone") or encoder_name(self._stored_config["backbone"])
         return _labels(self._stored_config, backbone, self.id)
 
     @cached_property

@@ -141,3 +141,5 @@ def test_labelled_sentences():
     with pytest.raises(DataError, match="no split 'train': choose from dev, test"):
         demo.similarity("train")
     assert all(len(row) == 3 and all(row) for row in demo.triples())
+    texts, labels = demo.topics()
+    assert len(texts) == len(labels) > len(set(labels)) > 1
