@@ -76,7 +76,9 @@ def choose(config: RunConfig) -> None:
     found |= {f"encoder {name}": run for name, run in zip(("I", "II"), twins, strict=True)}
     rows = []
     for name, run in found.items():
-        row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", run.metrics["dev"]]], columns=RESULT_COLUMNS)
+        row = pd.DataFrame(
+            [["STS-B", "dev", "SentEval", "all", "spearman", run.metrics["dev"]]], columns=RESULT_COLUMNS
+        )
         rows.append(runs.label_rows(row, run.labels, paper="jtcse", method=name))
         print(f"{run.metrics['dev']:6.2f} at step {run.metrics['best_step']:3d}  {name}", flush=True)
     frame = pd.concat(rows, ignore_index=True)

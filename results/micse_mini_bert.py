@@ -85,7 +85,9 @@ def choose(config: RunConfig, sizes: list[int]) -> None:
         rows = []
         for name, trial in trials(size).items():
             found = runs.run(sized(config, size, 7).replace(**trial))
-            row = pd.DataFrame([["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=RESULT_COLUMNS)
+            row = pd.DataFrame(
+                [["STS-B", "dev", "SentEval", "all", "spearman", found.metrics["dev"]]], columns=RESULT_COLUMNS
+            )
             rows.append(runs.label_rows(row, found.labels, method=f"{name}, {size:,} sentences"))
             print(f"{size} {found.metrics['dev']:6.2f} at step {found.metrics['best_step']:3d}  {name}", flush=True)
         frame = pd.concat(rows, ignore_index=True)

@@ -170,7 +170,9 @@ def test_an_identity_changes_no_bit_with_two_processes(tiny_bert, second, senten
 
 def test_what_has_no_sentence_views_is_refused_before_anything_loads(tiny_bert, monkeypatch):
     monkeypatch.setattr(SentenceEncoder, "from_pretrained", lambda *a, **k: pytest.fail("loaded"))
-    with pytest.raises(ConfigError, match="method identity cannot be put around mlm, which has no embeddings of sentences"):
+    with pytest.raises(
+        ConfigError, match="method identity cannot be put around mlm, which has no embeddings of sentences"
+    ):
         RunConfig(method="identity(mlm)", backbone=str(tiny_bert))
 
 
