@@ -18,15 +18,27 @@ class _Bar(tqdm):
 class _Lines(_Bar):
     """Where nobody looks: lines instead of a bar."""
 
+    percent = False
+
     def display(self, msg: str | None = None, pos: int | None = None) -> None:  # msg is "" when the counter is closed
         done = self.n - self.initial
         if msg is None and done > 0 and self.n < self.total:
             left = self.format_dict["elapsed"] / done * (self.total - self.n)
+            time = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+            share = f"{self.n / self.total:.0%}" if self.percent else f"{self.n}/{self.total}"
             values = f"  {self.postfix}" if self.postfix else ""
-            print(f"{self.desc} {self.n}/{self.total}{values}  about {left:.0f} s left", file=sys.stderr, flush=True)
+            print(f"{self.desc} {share}{values}  about {time} left", file=sys.stderr, flush=True)
 
 
-def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0) -> tqdm:
+def progress(
+    *,
+    total: float,
+    label: str,
+    enabled: bool = True,
+    initial: float = 0,
+    seconds: float = 10.0,
+    percent: bool = False,
+) -> tqdm:
     """A counter with `update(n, **values)` and `close()`.
 
     Args:
@@ -35,9 +47,13 @@ def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, 
         enabled: False shows nothing, and so does the environment variable CSE_PROGRESS=off.
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
+        percent: the share that is done, not how much of how much.
     """
     off = not enabled or os.environ.get("CSE_PROGRESS") == "off"
     options = {"total": total, "desc": label, "initial": initial, "leave": False, "disable": off}
     if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
-        return _Bar(**options, mininterval=0.5)
-    return _Lines(**options, mininterval=seconds, delay=seconds, miniters=1)
+        shape = {"bar_format": "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"} if percent else {}
+        return _Bar(**options, **shape, mininterval=0.5)
+    lines = _Lines(**options, mininterval=seconds, delay=seconds, miniters=0 if percent else 1)
+    lines.percent = percent
+    return lines

@@ -46,7 +46,9 @@ class Trained:
     # per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
     history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
-    seconds: float
+    seconds: float  # of all that `train` did, in this process and those that were killed
+    dev_seconds: float = 0.0  # of it for dev evaluations
+    dev_evaluations: int = 0  # how many took these
 
 
 @dataclass
@@ -58,6 +60,11 @@ class _Progress:
     best_score: float = float("-inf")
     best_step: int = 0
     seconds: float = 0.0
+    dev_seconds: float = 0.0
+    dev_evaluations: int = 0
+
+
+_first_metrics: dict[tuple[str, ...], dict[str, float]] = {}  # of encoders before training: runs share them
 
 
 def train(
@@ -68,6 +75,7 @@ def train(
     dev: STSTask | None,
     checkpoint: Path | None = None,
     show_progress: bool = False,
+    on_steps: Callable[..., None] | None = None,
 ) -> Trained:
     """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
     last one if the method needs that (`keeps_last`).
@@ -80,6 +88,8 @@ def train(
         corpus: token ids.
         dev: pairs for the choice of the checkpoint and for alignment and uniformity; None keeps the last step.
         checkpoint: file for exact resume, written about once a minute, read when it exists.
+        on_steps: called as on_steps(n, loss=...) when n more steps are done, first for those of an earlier process; it
+            takes the place of the own progress bar.
 
     Raises:
         NumericError: a loss term or the gradient norm is not finite.
@@ -110,16 +120,25 @@ def train(
 
     def measure() -> dict[str, float]:
         """The dev metrics of the encoder, which the first process computes for all."""
+        before = time.monotonic()
         metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
+        state.dev_seconds += time.monotonic() - before
+        state.dev_evaluations += 1
         return broadcast_object_list([metrics])[0]
 
-    if state.step == 0 and dev is not None:
-        state.rows.append({"step": 0, **measure()})
-
     started = saved = time.monotonic()
+    if state.step == 0 and dev is not None:
+        place = (method.encoder.fingerprint(), dev.fingerprint(), str(accelerator.device))
+        if place not in _first_metrics:
+            _first_metrics[place] = measure()
+        state.rows.append({"step": 0, **_first_metrics[place]})
+
     save_seconds = 0.0
     is_shown = show_progress and accelerator.is_main_process
-    bar = progress(total=steps, label="train", enabled=is_shown, initial=state.step)
+    bar = progress(total=steps, label="train", enabled=is_shown and on_steps is None, initial=state.step)
+    report = on_steps if on_steps and accelerator.is_main_process else bar.update
+    if on_steps and state.step:
+        report(state.step)
     ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
@@ -145,7 +164,7 @@ def train(
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
         state.rows.append(row)
-        bar.update(1, loss=row.get("loss", float("nan")))
+        report(1, loss=row.get("loss", float("nan")))
         if checkpoint is not None and state.step < steps:
             pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
             is_due = time.monotonic() - saved >= pause
@@ -161,7 +180,7 @@ def train(
         method.encoder.load_state_dict(best)
     best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
     metrics = {"steps": steps, "best_step": best_step, "dev": score}
-    return Trained(pd.DataFrame(state.rows), metrics, state.seconds)
+    return Trained(pd.DataFrame(state.rows), metrics, state.seconds, state.dev_seconds, state.dev_evaluations)
 
 
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:

@@ -137,6 +137,18 @@ def joint_log_attention(
     return pd.concat(frames, ignore_index=True)
 
 
+def log_attention_spread(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
+    """Standard deviation of the log attention of a sentence under dropout, all heads of a layer: layer, value.
+
+    Mean over sentences; entries as in `joint_log_attention`. Attention that is all or nothing has a large one.
+    """
+    shape = encoder.backbone.config
+    whole = {"layers": range(shape.num_hidden_layers), "heads": shape.num_attention_heads}
+    joint = (joint_log_attention({"": encoder}, sentence, **whole) for sentence in sentences)
+    spread = pd.DataFrame([one.groupby("layer").view1.std() for one in joint])
+    return spread.mean().rename("value").rename_axis("layer").reset_index()
+
+
 @torch.no_grad()
 def _mean_over_sentences(
     encoder: SentenceEncoder, ids: list[list[int]], batch_tokens: int, measure: Callable[[Tensor, Tensor], Tensor]

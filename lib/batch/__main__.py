@@ -1,6 +1,7 @@
 """Notebooks without a browser: papermill, with every parameter checked before a kernel starts.
 
-    python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml -p seed=3
+    python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml -p seeds=[3]
+    python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml --dry-run
     python -m lib.batch sweep params/grids/temperature.yaml
     python -m lib.batch all --profile demo --report
     python -m lib.batch report --profile demo
@@ -27,29 +28,30 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import DONE, INTERRUPTED, REFUSED, RESUME, execute, execute_all, finished, preflight, say
+from lib.batch.execute import DONE, INTERRUPTED, REFUSED, RESUME, execute, execute_all, finished, plan_of, preview, say
 from lib.batch.jobs import expand, folder, single
 from lib.checks import ConfigError
 
 
 def _run(args: Namespace) -> int:
     job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
-    preflight(job)
-    return execute(job)
+    plan = plan_of(job)
+    if args.dry_run:
+        print(preview(job, plan))
+        return DONE
+    return execute(job, plan)
 
 
 def _sweep(args: Namespace) -> int:
-    jobs = expand(args.sweep)
-    for job in jobs:
-        preflight(job)
-    remaining = [job for job in jobs if not finished(job)]
-    for job in jobs:
-        print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
+    planned = [(job, plan_of(job)) for job in expand(args.sweep)]
+    remaining = [(job, plan) for job, plan in planned if not finished(job)]
+    for job, plan in planned:
+        print(f"{'to run' if (job, plan) in remaining else 'skipped':<12}{job.output}", flush=True)
     return DONE if args.dry_run else execute_all(remaining)
 
 
 def _all(args: Namespace) -> int:
-    jobs = []
+    planned = []
     for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         file = paths.root() / "params" / args.profile / f"{notebook.stem}.yaml"
         if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
@@ -58,11 +60,10 @@ def _all(args: Namespace) -> int:
         job = single(notebook, files=[file] if file.is_file() else [])
         if job.parameters.get("profile") != args.profile:
             raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
-        preflight(job)
-        jobs.append(job)
-    if not jobs:
+        planned.append((job, plan_of(job)))
+    if not planned:
         raise ConfigError(f"{paths.root()} has no notebook with parameters for the profile {args.profile}.")
-    code = execute_all(jobs)
+    code = execute_all(planned)
     if args.report and code != INTERRUPTED:
         _report(args)
     return code
@@ -88,6 +89,7 @@ def _parser() -> ArgumentParser:
     run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
     run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
     run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
+    run.add_argument("--dry-run", action="store_true", help="check, list the runs and the expected time, run nothing")
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")

@@ -14,11 +14,11 @@ import papermill
 from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 
-from lib import paths, runs
+from lib import paths
 from lib.batch.jobs import Job
 from lib.batch.parameters import one_line
 from lib.checks import ConfigError, DataError, EncoderError
-from lib.config import RunConfig
+from lib.runs import Plan, times
 
 DONE, FAILED, REFUSED, INTERRUPTED, KILLED = 0, 1, 2, 130, 138
 STATUS = {DONE: "finished", FAILED: "failed", INTERRUPTED: "interrupted", KILLED: "killed"}
@@ -31,30 +31,44 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def preflight(job: Job) -> None:
-    """Ask whether the run with these parameters can start; a notebook that names no method is not asked.
+def plan_of(job: Job) -> Plan | None:
+    """The plan of the notebook with these parameters, made and checked here, without a kernel.
 
-    Data and backbone are looked at where the notebook has a `backbone`; another notebook makes its own.
+    A notebook declares it in the cell tagged `plan`, which reads the parameters and nothing else.
 
     Raises:
         ConfigError: a value that makes no sense, or data or a backbone that is missing.
     """
-    if "method" not in job.parameters:
-        return
+    cells = nbformat.read(job.notebook, as_version=4).cells
+    source = next((cell.source for cell in cells if "plan" in cell.metadata.get("tags", [])), None)
+    if source is None:
+        return None
+    namespace = {**job.parameters, "parameters": job.parameters}
     try:
-        config = RunConfig.from_parameters(job.parameters, others=job.parameters)
-        if "backbone" in job.parameters:
-            runs.preflight(config)
+        exec(compile(source, f"{job.notebook.name}, plan", "exec"), namespace)  # noqa: S102 -- the user's own notebook
     except (ConfigError, DataError, EncoderError) as error:
         raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {one_line(error)}") from error
+    return namespace["plan"]
 
 
-def execute(job: Job) -> int:
+def preview(job: Job, plan: Plan | None) -> str:
+    """Which runs are in the store, which would be trained, and how long the notebook is expected to take."""
+    if plan is None:
+        return f"{job.notebook.name} trains nothing"
+    state = plan.state()
+    sums, seconds = state.drop(columns="seconds").sum(), plan.seconds(job.notebook.stem)
+    state["minutes"] = (state.pop("seconds") / 60).map("{:.1f}".format)
+    counts = f"{sums.runs} runs: {sums.found} found, {sums['to train']} to train"
+    return f"{state}\n{counts}; about {timedelta(seconds=round(seconds))} with the evaluations, on this machine"
+
+
+def execute(job: Job, plan: Plan | None = None) -> int:
     """Run the notebook in a kernel of its own and return the exit code.
 
     The executed notebook is kept, also when it failed; how it ended is in its metadata, under `batch`.
     """
     say(f"{job.notebook} -> {job.output}")
+    spent = times.read().get(times.SPENT, 0.0)
     job.output.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     code, reason = DONE, ""
@@ -72,6 +86,9 @@ def execute(job: Job) -> int:
     except (NoSuchKernel, RuntimeError) as error:
         code, reason = FAILED, f"the kernel python3 did not start: try `pip install ipykernel` ({one_line(error)})"
     seconds = time.monotonic() - start
+    if plan and code == DONE:
+        work = times.read().get(times.SPENT, 0.0) - spent
+        times.remember(plan.rest_of(job.notebook.stem), max(0.0, seconds - work), spent=False)
     if job.output.is_file():
         notebook = nbformat.read(job.output, as_version=4)
         ending = {"status": STATUS[code], "reason": reason, "seconds": seconds, "parameters": _as_text(job)}
@@ -96,11 +113,12 @@ def finished(job: Job) -> bool:
     return ending.get("status") == STATUS[DONE] and ending["parameters"] == _as_text(job)
 
 
-def execute_all(jobs: Sequence[Job]) -> int:
+def execute_all(planned: Sequence[tuple[Job, Plan | None]]) -> int:
     """Execute one after the other and print a summary; a failure does not stop the rest; an exit code."""
     codes: list[int] = []
-    for job in jobs:
-        codes.append(execute(job))
+    jobs = [job for job, _ in planned]
+    for job, plan in planned:
+        codes.append(execute(job, plan))
         if codes[-1] == INTERRUPTED:
             break
     for job, code in itertools.zip_longest(jobs, codes):

@@ -12,7 +12,7 @@ from typing import Any
 
 from lib import paths
 from lib.batch.parameters import check, declared, read_assignment, read_file, read_text
-from lib.checks import ConfigError
+from lib.checks import ConfigError, check_choice
 
 SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
 
@@ -72,6 +72,8 @@ def single(
 
 def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], name: str, output: Path | None) -> Job:
     parameters = defaults | overrides
+    if "profile" in parameters:  # names a folder
+        check_choice("profile", parameters["profile"], paths.PROFILES)
     return Job(notebook, overrides, parameters, output or folder(parameters.get("profile")) / f"{name}.ipynb")
 
 

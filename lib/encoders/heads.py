@@ -20,6 +20,7 @@ from lib.checks import ConfigError
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
 LATE_LAYER_STARTS = ("pretrained", "top_layers", "random")
+MLM_HEAD_STARTS = ("pretrained", "fresh")
 
 
 def projection_head(dimension: int, weight_std: float = 0.02) -> nn.Sequential:
@@ -30,11 +31,14 @@ def projection_head(dimension: int, weight_std: float = 0.02) -> nn.Sequential:
     return nn.Sequential(linear, nn.Tanh())
 
 
-def mlm_head(backbone: nn.Module, *, tied: bool) -> nn.Module:
+def mlm_head(
+    backbone: nn.Module, *, tied: bool, advice: str = "take a backbone that has one, or set mlm_weight to 0"
+) -> nn.Module:
     """The MLM head [.., H] -> [.., V] that was saved with the backbone, in float32.
 
     Args:
         tied: its decoder shares the word embeddings of `backbone`; otherwise it keeps a copy of what was saved.
+        advice: what the user can do where none was saved; ends the sentence of the error.
 
     Raises:
         ConfigError: the backbone was saved without one.
@@ -48,9 +52,29 @@ def mlm_head(backbone: nn.Module, *, tied: bool) -> nn.Module:
         raise ConfigError(f"backbone {source!r} cannot be read with an MLM head: {error}") from error
     head = getattr(model, _head_name(model))
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
-        raise ConfigError(f"backbone {source!r} was saved without an MLM head, which mlm_weight or method mlm needs.")
-    decoder = head.predictions.decoder if hasattr(head, "predictions") else head.decoder
+        raise ConfigError(f"backbone {source!r} was saved without an MLM head: {advice}.")
+    decoder = getattr(head, "predictions", head).decoder
     decoder.weight = backbone.get_input_embeddings().weight if tied else nn.Parameter(decoder.weight.detach().clone())
+    return head
+
+
+def fresh_mlm_head(backbone: nn.Module, weight_std: float = 0.02) -> nn.Module:
+    """A new MLM head [.., H] -> [.., V] of the backbone's family, in float32; nothing that was saved is read.
+
+    Its dense layer starts as the identity plus normal(0, weight_std), its LayerNorm with weights 1, all biases with 0;
+    its decoder shares the word embeddings of `backbone`. The activation is the one of transformers' own head:
+    `hidden_act` in the BERT family, always GELU in the RoBERTa family.
+    """
+    config = copy.deepcopy(backbone.config)
+    config.num_hidden_layers, config.tie_word_embeddings = 0, True  # of this model only the head is kept
+    model = AutoModelForMaskedLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+    head, words = getattr(model, _head_name(model)), backbone.get_input_embeddings().weight
+    predictions = getattr(head, "predictions", head)
+    dense = getattr(predictions, "transform", predictions).dense
+    with torch.no_grad():
+        dense.weight.normal_(std=weight_std).diagonal().add_(1)
+    head.to(words.device)  # drawn on the CPU: the same head for the same seed on every device
+    predictions.decoder.weight = words
     return head
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib.figures.style import CYCLE, OUTSIDE, SCORE, colour, widen
@@ -90,9 +91,23 @@ def few_shot(frame: pd.DataFrame, *, untuned: float | None = None, ylabel: str =
 
     frame: sentences, value (one row per subset). With a column method there is a line per method, and several methods
     have their ranges as bars side by side instead of a band. With a column std (published values, one row per size)
-    the range is mean ± std. untuned: score before training, drawn as a line.
+    the range is mean ± std. With a column backbone there is a panel for each. untuned: score before training, drawn as
+    a line.
     """
-    fig, ax = plt.subplots(figsize=(5.4, 3.4))
+    backbones = list(frame.backbone.unique()) if "backbone" in frame else [""]
+    fig, axes = plt.subplots(1, len(backbones), figsize=(2.0 + 3.4 * len(backbones), 3.4), squeeze=False)
+    for ax, backbone in zip(axes[0], backbones, strict=True):
+        part = frame[frame.backbone == backbone] if "backbone" in frame else frame
+        several = _few_shot_panel(ax, part, untuned)
+        ax.set_title(", ".join(filter(None, (title, backbone))))
+    axes[0, 0].set_ylabel(ylabel)
+    shown = ("bars: " if several else "band: ") + ("± std" if "std" in frame else "range over the subsets")
+    ax.legend(title=shown, title_fontsize=8, **OUTSIDE)
+    return fig
+
+
+def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> bool:
+    """One panel of `few_shot`; whether it has several methods."""
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
     if "std" in frame:
@@ -110,14 +125,12 @@ def few_shot(frame: pd.DataFrame, *, untuned: float | None = None, ylabel: str =
             ax.fill_between(places, groups["min"], groups["max"], color=colour(method), alpha=0.15, lw=0)
     if untuned is not None:
         ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
-    ax.set(xlabel="training sentences", ylabel=ylabel, xscale="log", title=title)
+    ax.set(xlabel="training sentences", xscale="log")
     sizes = sorted(frame.sentences.unique())
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     ax.minorticks_off()
     widen(ax)
-    shown = ("bars: " if methods > 1 else "band: ") + ("± std" if "std" in frame else "range over the subsets")
-    ax.legend(title=shown, title_fontsize=8, **OUTSIDE)
-    return fig
+    return methods > 1
 
 
 def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:

@@ -12,7 +12,16 @@ from torch import Tensor
 from lib.checks import ConfigError, EncoderError, check_choice, check_range, check_types
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
-from lib.encoders.heads import LATE_LAYER_STARTS, LATE_LAYERS, MODEL_FILES, late_layers, mlm_head, save_mlm_head
+from lib.encoders.heads import (
+    LATE_LAYER_STARTS,
+    LATE_LAYERS,
+    MLM_HEAD_STARTS,
+    MODEL_FILES,
+    fresh_mlm_head,
+    late_layers,
+    mlm_head,
+    save_mlm_head,
+)
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import TokenMasking
@@ -25,6 +34,7 @@ class MLMArguments:
     condenser_weight: float = 0.0  # weight of the late head's loss; 1 in Condenser, 0 is plain BERT
     early_layers: int = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
     late_layers: int = 2  # layers of the late head
+    lm_head: str = "pretrained"  # where the LM head starts: pretrained (saved with the backbone) or fresh (new)
     head: str = "random"  # where the late layers start: pretrained (saved beside the backbone), top_layers or random
 
     def __post_init__(self) -> None:
@@ -33,6 +43,7 @@ class MLMArguments:
         check_range("condenser_weight", self.condenser_weight, 0)
         check_range("early_layers", self.early_layers, 0)
         check_range("late_layers", self.late_layers, 1)
+        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
         check_choice("head", self.head, LATE_LAYER_STARTS)
 
 
@@ -41,7 +52,8 @@ class MLM(Method):
 
     The late head predicts the same masked tokens from [h_cls after the last layer; tokens after the early layers]:
     what the early layers do not know of the sentence, it can only learn from the [CLS] vector. Both losses share one
-    LM head, tied to the word embeddings; nothing is detached, everything is trained.
+    LM head, tied to the word embeddings; nothing is detached, everything is trained. A backbone that was saved without
+    an LM head, as sentence encoders are, gets one with lm_head 'fresh'.
     """
 
     Arguments = MLMArguments
@@ -49,7 +61,8 @@ class MLM(Method):
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:
         reads_late_layers = arguments.condenser_weight and arguments.head == "pretrained"
-        files = (MODEL_FILES, LATE_LAYERS) if reads_late_layers else (MODEL_FILES,)
+        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
+        files += (LATE_LAYERS,) if reads_late_layers else ()
         return Needs(
             passes=1, files=files, sentence_views=False, splits_long_rows=True, groups_lengths=True, keeps_last=True
         )
@@ -64,7 +77,11 @@ class MLM(Method):
         if arguments.condenser_weight and not 0 < self.early < depth:
             bounds = f"between 1 and {depth - 1}, below the last layer"
             raise ConfigError(f"early_layers must lie {bounds}; got {self.early}.")
-        self.lm_head = mlm_head(backbone, tied=True)
+        if arguments.lm_head == "fresh":
+            self.lm_head = fresh_mlm_head(backbone)
+        else:
+            advice = "set lm_head to fresh, or take a backbone that has one"
+            self.lm_head = mlm_head(backbone, tied=True, advice=advice)
         has_late_head = arguments.condenser_weight > 0
         self.late = late_layers(backbone, arguments.late_layers, arguments.head) if has_late_head else None
         self.masking = TokenMasking(encoder, probability=arguments.mlm_probability, whole_words=arguments.whole_words)

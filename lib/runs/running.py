@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
 import yaml
 from accelerate.utils import set_seed
 from filelock import FileLock, Timeout
@@ -23,16 +20,26 @@ from lib.data import tokenize_corpus
 from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
-from lib.runs.prepare import Prepared, check_memory, prepare, warn_if_slow
+from lib.runs import times
+from lib.runs.prepare import Prepared, check_memory, kind_of_dev, kind_of_training, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
 
-def run(config: RunConfig, *, show_progress: bool = False) -> Run:
+def find(config: RunConfig) -> Run | None:
+    """The finished run with this configuration, if the store has it. Raises as `prepare` does."""
+    stored = Run(paths.runs() / config.profile / prepare(config).id)
+    return stored if stored.is_finished else None
+
+
+def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..., None] | None = None) -> Run:
     """The finished run with this configuration: from the store, or trained now; a killed one resumes exactly.
 
     Two processes that ask for the same run do not train it twice: the second waits and takes the result. Under
     `accelerate launch` all processes call this and train together.
+
+    Args:
+        on_steps: see `lib.training.train`.
 
     Raises:
         ConfigError, DataError, EncoderError: before training starts.
@@ -42,9 +49,8 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
     prepared = prepare(config, show_progress=show_progress)
     corpus, encoder = prepared.corpus, prepared.encoder
     stored = Run(paths.runs() / config.profile / prepared.id)
-    metrics_file = stored.folder / "metrics.json"
     working = paths.runs() / ".unfinished" / prepared.id
-    if metrics_file.is_file():
+    if stored.is_finished:
         if show_progress and group.is_main_process and stored.provenance["commit"] != session.git_commit():
             again = "delete its folder to train it again with the present code."
             print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
@@ -54,7 +60,7 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
         warn_if_slow(config)
     with _lock(working.with_suffix(".lock")) if group.is_main_process else nullcontext():
         group.wait_for_everyone()
-        if not metrics_file.is_file():
+        if not stored.is_finished:
             set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
             method = config.spec.build(encoder, config.method_arguments)
             if group.process_index:
@@ -65,32 +71,22 @@ def run(config: RunConfig, *, show_progress: bool = False) -> Run:
             )
             tokens = replace(tokens, extra=method.row_data(corpus, config.max_length, show_progress))
             trained = train(
-                method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, show_progress=show_progress
+                method,
+                tokens,
+                config,
+                dev=prepared.dev,
+                checkpoint=checkpoint,
+                show_progress=show_progress,
+                on_steps=on_steps,
             )
             if group.is_main_process:
                 _finish(stored.folder, config, prepared, method, trained)
+                steps = trained.seconds - trained.dev_seconds
+                times.remember(kind_of_training(config, encoder), steps, trained.metrics["steps"])
+                times.remember(kind_of_dev(config, encoder), trained.dev_seconds, trained.dev_evaluations)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored
-
-
-def grid(config: RunConfig, values: Mapping[str, Sequence[Any]], *, show_progress: bool = False) -> pd.DataFrame:
-    """Train (or find) one run for every combination of values.
-
-    Args:
-        values: parameter or method argument -> values, e.g. {"temperature": [0.05, 0.1], "seed": [1, 2]}.
-
-    Returns:
-        One row per run: the varied values, seed, dev, best_step, run_id and the Run itself in column `run`. All
-        combinations are validated before the first one trains.
-    """
-    combinations = [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
-    configs = [config.replace(**combination) for combination in combinations]
-    rows = []
-    for combination, varied in zip(combinations, configs, strict=True):
-        finished = run(varied, show_progress=show_progress)
-        rows.append({"seed": varied.seed} | combination | finished.metrics | {"run_id": finished.id, "run": finished})
-    return pd.DataFrame(rows)
 
 
 def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
@@ -104,6 +100,7 @@ def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method,
             "backbone": prepared.backbone,
             "checksums": prepared.checksums,
             "seconds": round(trained.seconds, 3),
+            "dev_seconds": round(trained.dev_seconds, 3),
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **session.environment(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 
 from lib import paths, session
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -33,6 +34,10 @@ class Run:
     @property
     def id(self) -> str:
         return self.folder.name
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.folder / "metrics.json").is_file()
 
     @cached_property
     def config(self) -> RunConfig:
@@ -104,6 +109,12 @@ def label_rows(frame: pd.DataFrame, labels: Mapping[str, Any], **changes: Any) -
     return frame.assign(**(dict(labels) | in_rows | changes))[ROW_COLUMNS]
 
 
+def dev_rows(run: Run, **labels: Any) -> pd.DataFrame:
+    """The dev score of a run's checkpoint as a result row; labels as in `label_rows`."""
+    row = [run.config.dev_task, "dev", "SentEval", "all", "spearman", run.metrics["dev"]]
+    return label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels)
+
+
 def collect(profile: str | None = None) -> pd.DataFrame:
     """Result rows of all finished runs in the store (of one profile), tidy."""
     files = sorted(paths.runs().glob(f"{profile or '*'}/*/results/*.csv"))
@@ -111,33 +122,55 @@ def collect(profile: str | None = None) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=ROW_COLUMNS)
 
 
-def publish(frame: pd.DataFrame, profile: str, name: str, note: str, *, extend: bool = False) -> Path:
+def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     """Write measured rows to results/<profile>/<name>.csv, values to two decimals, with a provenance file beside it.
 
+    Rows that were published under this name and are not measured again stay, with their provenance (a long series of
+    runs may be made on several machines, and every encoder is measured by itself).
+
     Args:
-        note: one sentence for the provenance: what was measured and what it shows.
-        extend: keep what was published under this name and not measured again, with its provenance (a long series of
-            runs may be made on several machines).
+        note: one sentence for the provenance: what was measured; those of rows that stay are kept.
+
+    Raises:
+        DataError: the file has other columns.
     """
-    path = paths.root() / "results" / profile / f"{name}.csv"
+    path = _published_file(profile, name)
     beside = path.with_suffix(".provenance.json")
     frame, earlier_runs = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str}), {}
-    if extend and path.is_file():
-        earlier = published(profile, name).astype({"seed": str, "run_id": str})
-        same = [column for column in ROW_COLUMNS if column not in ("value", "run_id")]
+    notes = []
+    if path.is_file():
+        earlier = published(profile, name, columns=list(frame)).astype({"seed": str, "run_id": str})
+        same = [column for column in frame if column not in ("value", "run_id")]
         both = pd.concat([earlier, frame], ignore_index=True)
         frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
-        earlier_runs = json.loads(beside.read_text(encoding="utf8"))["runs"]
+        provenance = json.loads(beside.read_text(encoding="utf8"))
+        earlier_runs, notes = provenance["runs"], [other for other in provenance["notes"] if other != note]
     with paths.whole_file(path) as new:
         frame.to_csv(new, index=False)
     stored = [Run(paths.runs() / profile / run_id) for run_id in sorted({*frame.run_id} - {""})]
     sources = {run.id: run.provenance if run.folder.is_dir() else earlier_runs[run.id] for run in stored}
     with paths.whole_file(beside) as new:
-        write_json(new, {"note": note, **session.environment(), "runs": sources})
+        write_json(new, {"notes": [*notes, note], **session.environment(), "runs": sources})
     return path
 
 
-def published(profile: str, name: str) -> pd.DataFrame:
-    """Rows that `publish` wrote earlier; an empty frame with the same columns when there are none."""
-    path = paths.root() / "results" / profile / f"{name}.csv"
-    return pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=ROW_COLUMNS)
+def published(profile: str, name: str, *, columns: Sequence[str] = tuple(ROW_COLUMNS)) -> pd.DataFrame:
+    """Rows that `publish` wrote earlier; an empty frame with these columns when there are none.
+
+    Raises:
+        DataError: the file has other columns.
+    """
+    path = _published_file(profile, name)
+    if not path.is_file():
+        return pd.DataFrame(columns=list(columns))
+    frame = pd.read_csv(path, keep_default_na=False)
+    if list(frame) != list(columns):
+        raise DataError(
+            f"{path} has the columns {', '.join(map(str, frame))}, and {', '.join(columns)} were expected: it is another "
+            "version's file or was edited; restore it from git, or delete it and publish again."
+        )
+    return frame
+
+
+def _published_file(profile: str, name: str) -> Path:
+    return paths.root() / "results" / profile / f"{name}.csv"

@@ -1,0 +1,454 @@
+"""What a notebook is going to do, declared and checked before the first run trains; its cells take the runs by name."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from lib import paths, session
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.config import RunConfig
+from lib.data import STSTask, load_corpus, load_sts, tokenize_corpus
+from lib.data.sts import STS_TASKS
+from lib.data.transfer import load_transfer
+from lib.distributed import processes
+from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import evaluate_sts
+from lib.progress import progress
+from lib.runs import store, times
+from lib.runs.prepare import FORMAT, kind_of_dev, kind_of_score, kind_of_training, load, preflight
+from lib.runs.running import find, run
+from lib.runs.store import Run
+from lib.training import train
+
+CALIBRATION_STEPS = 4  # the first one is slow, so an estimate from four is a little high
+FORWARD = 1 / 3  # share of a training step that is its forward pass
+TOKENS = 20  # of a sentence of an STS task, where nothing was measured yet
+REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A backbone that the notebook makes itself.
+
+    name: for messages. make: gives its folder, from a cache or made now. is_made: whether the cache has it.
+    stand_in: a folder with an encoder of the same shape, for the checks before it is made.
+    """
+
+    name: str
+    make: Callable[[], Path]
+    is_made: Callable[[], bool]
+    stand_in: str
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """One run of a plan.
+
+    labels: what names it in its group. config: the run, with a stand-in for every encoder that the plan makes first.
+    starts: parameter or argument -> the planned run, or Made, whose encoder it takes.
+    """
+
+    group: str
+    labels: Mapping[str, Any]
+    config: RunConfig
+    starts: Mapping[str, PlannedRun | Made] = field(default_factory=dict)
+
+    @property
+    def stand_in(self) -> str:
+        return self.config.backbone
+
+    @property
+    def name(self) -> str:
+        return ", ".join([self.group, *([_spelt(self.labels)] if self.labels else [])])
+
+
+class Plan:
+    """Every run of a notebook by the name of its group, and the evaluations that follow.
+
+        plan = Plan("demo")
+        plan.grid("dropout", config, {"dropout": [0.0, 0.1], "seed": [1, 2]})
+        plan.preflight()
+        frame = plan.runs("dropout")
+
+    Args:
+        profile: of the notebook.
+        publish: whether `publish` writes; refused in the demo profile, whose numbers are not results.
+        show_progress: a bar over the whole plan while a cell trains or scores.
+    """
+
+    def __init__(self, profile: str, *, publish: bool = False, show_progress: bool = True) -> None:
+        if publish and profile == "demo":
+            raise ConfigError("publish: the numbers of the demo profile are not results; take profile small or paper.")
+        self.profile, self.publishes, self.show_progress = profile, publish, show_progress
+        self.tasks: list[STSTask] = []
+        self._scores = 0  # evaluations that are still to come
+        self._groups: dict[str, list[PlannedRun]] = {}
+        self._finished: dict[PlannedRun, Run] = {}
+        self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
+        self._total = self._done = 0.0  # of the bar, in expected seconds
+
+    # --- Declaring ---
+
+    def run(
+        self, group: str, config: RunConfig, *, starts: Mapping[str, PlannedRun | Made] | None = None, **labels: Any
+    ) -> PlannedRun:
+        """Add one run.
+
+        Args:
+            labels: columns of the group's table; seed where nothing is given.
+            starts: parameter or argument (backbone, teacher, ...) -> what makes the encoder that it names.
+
+        Raises:
+            ConfigError: the group has a run of this name, or this very run, already.
+        """
+        starts = dict(starts or {})
+        if starts:
+            config = config.replace(**{name: start.stand_in for name, start in starts.items()})
+        planned = PlannedRun(group, labels or {"seed": config.seed}, config, starts)
+        for other in self._groups.get(group, []):
+            if other.labels == planned.labels or (other.config == config and other.starts == starts):
+                raise ConfigError(f"the plan names the same run twice: {other.name}; and again: {planned.name}.")
+        self._groups.setdefault(group, []).append(planned)
+        return planned
+
+    def grid(
+        self,
+        group: str,
+        config: RunConfig,
+        values: Mapping[str, Sequence[Any]],
+        *,
+        starts: Mapping[str, PlannedRun | Made] | None = None,
+        **labels: Any,
+    ) -> list[PlannedRun]:
+        """Add one run for every combination of values: parameter or method argument -> values.
+
+        Raises:
+            ConfigError: nothing to combine, a wrong value, or a value twice.
+        """
+        if empty := [name for name, several in values.items() if not len(several)]:
+            raise ConfigError(f"{group}: the list of values for {empty[0]} is empty; give at least one.")
+        planned = []
+        for chosen in itertools.product(*values.values()):
+            varied = dict(zip(values, chosen, strict=True))
+            try:
+                changed = config.replace(**varied)
+            except ConfigError as error:
+                raise ConfigError(f"{group}, {_spelt(varied)}: {error}") from None
+            planned.append(self.run(group, changed, starts=starts, **labels | varied))
+        return planned
+
+    def variants(
+        self,
+        group: str,
+        config: RunConfig,
+        changes: Mapping[str, Mapping[str, Any]],
+        seeds: Sequence[int],
+        **labels: Any,
+    ) -> list[PlannedRun]:
+        """Add one run for every named change of the configuration and every seed, which draws the sentences too.
+
+        Args:
+            changes: name, which becomes the label `method` -> parameters and arguments that differ from config's.
+
+        Raises:
+            ConfigError: see `grid`.
+        """
+        if not len(seeds):
+            raise ConfigError(f"{group}: the list of seeds is empty; give at least one.")
+        planned = []
+        for name, change in changes.items():
+            for seed in seeds:
+                varied = {"method": name} | labels | {"seed": seed}
+                try:
+                    changed = config.replace(**change, seed=seed, corpus_seed=seed)
+                except ConfigError as error:
+                    raise ConfigError(f"{group}, {_spelt(varied)}: {error}") from None
+                planned.append(self.run(group, changed, **varied))
+        return planned
+
+    def sts(self, names: Sequence[str], data_dir: Path, *, encoders: int) -> list[STSTask]:
+        """The STS tasks (test) that `score` takes, read now.
+
+        Args:
+            encoders: how many the notebook scores, for the expected time.
+
+        Raises:
+                ConfigError: no task, one twice, or several without the average that tables quote.
+            DataError: unknown, missing or truncated.
+        """
+        several = len(names) != 1 and not set(STS_TASKS) <= set(names)  # they would have no average
+        if several or len(set(names)) < len(names):
+            seven = ", ".join(STS_TASKS)
+            raise ConfigError(f"evaluation_tasks {list(names)}: give one task, or {seven}, each once.")
+        self.tasks, self._scores = [load_sts(data_dir, name) for name in names], encoders
+        return self.tasks
+
+    def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
+        """Check that the transfer tasks are known and there. Raises DataError."""
+        for name in names:
+            load_transfer(data_dir, name)
+        return list(names)
+
+    # --- Asking ---
+
+    def __iter__(self) -> Iterator[PlannedRun]:
+        return itertools.chain.from_iterable(self._groups.values())
+
+    def preflight(self) -> None:
+        """Check every run that differs in more than its seed: data, backbone, memory, and that the method fits.
+
+        Raises:
+            ConfigError: one sentence saying which run, what is wrong and what to do.
+        """
+        asked = set()
+        for planned in self:
+            alike = json.dumps(planned.config.replace(seed=0, learning_rate=1.0).as_dict(), sort_keys=True)
+            if alike not in asked:
+                asked.add(alike)
+                try:
+                    preflight(planned.config)
+                except (ConfigError, DataError, EncoderError) as error:
+                    raise ConfigError(f"{planned.name}: {error}") from error
+
+    def table(self) -> pd.DataFrame:
+        """Group -> how many runs, and their methods; runs that several groups share count once, in the first."""
+        seen, rows = set(), []
+        for group, several in self._groups.items():
+            new = [p for p in several if not (p.config in seen and not p.starts)]
+            seen.update(p.config for p in several if not p.starts)
+            methods = ", ".join(dict.fromkeys(p.config.method for p in several))
+            rows.append({"group": group, "method": methods, "runs": len(several), "new here": len(new)})
+        return pd.DataFrame(rows).set_index("group")
+
+    def state(self) -> pd.DataFrame:
+        """Group -> runs that are `found` in the store and `to train`, and the `seconds` expected for these."""
+        expected = self._estimate()
+        rows = []
+        for group, several in self._groups.items():
+            missing = [planned for planned in several if planned in expected]
+            row = {"group": group, "runs": len(several), "found": sum(p in self._finished for p in several)}
+            rows.append(row | {"to train": len(missing), "seconds": sum(expected[p] for p in missing)})
+        return pd.DataFrame(rows).set_index("group")
+
+    def seconds(self, notebook: str) -> float:
+        """What the plan is expected to take on this machine: training, scoring, and the rest of this notebook."""
+        known = times.read()
+        rest = [seconds for kind, seconds in known.items() if kind.startswith(REST)]
+        usual = statistics.median(rest) if rest else SECONDS_OF_THE_REST
+        work = sum(self._estimate().values()) + self._scores * self._score_seconds
+        return work + known.get(self.rest_of(notebook), usual)
+
+    def rest_of(self, notebook: str) -> str:
+        """The kind of time (see lib.runs.times) that a notebook takes beside training and scoring."""
+        return f"{REST}{notebook}, {self.profile}"
+
+    # --- Doing ---
+
+    def runs(self, group: str) -> pd.DataFrame:
+        """The runs of a group, trained now or found.
+
+        Returns:
+            One row per run: its labels, seed, steps, dev, best_step, run_id, and the Run itself in column `run`.
+
+        Raises:
+            ConfigError: the plan has no such group.
+        """
+        if group not in self._groups:
+            known = ", ".join(self._groups) or "none"
+            raise ConfigError(f"the plan has no runs called {group!r}: declare them in the plan cell (it has {known}).")
+        rows = []
+        for planned in self._groups[group]:
+            done = self._do(planned)
+            rows.append(
+                {"seed": planned.config.seed} | dict(planned.labels) | done.metrics | {"run_id": done.id, "run": done}
+            )
+        return pd.DataFrame(rows)
+
+    def score(self, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
+        """Result rows (ROW_COLUMNS) of the tasks of `sts` for a run or an encoder: found, or computed once and kept.
+
+        An encoder in memory is known by its content: the same one is never scored twice.
+
+        Args:
+            labels: values of columns where they differ from the run's, or from those of the plan's first run.
+        """
+        if not self.tasks:
+            raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
+        names = [task.name for task in self.tasks]
+        with self._bar(f"score {', '.join(names)}", lambda: self._score_seconds):
+            if isinstance(encoder, Run):
+                rows = encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
+            else:
+                key = [FORMAT, encoder.fingerprint(), [task.fingerprint() for task in self.tasks]]
+                name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+                path = paths.made_once(
+                    paths.runs() / "scores" / f"{name}.csv",
+                    lambda new: self._evaluate(encoder).to_csv(new, index=False),
+                )
+                first = store.config_labels(next(iter(self)).config)
+                rows = store.label_rows(pd.read_csv(path), first | {"seed": ""}, **labels)
+        self._scores = max(0, self._scores - 1)
+        return rows
+
+    def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
+        """Write measured rows to results/<profile>/<name>.csv where the notebook was started with publish=true.
+
+        Rows that were published before and not measured again stay. See `lib.runs.publish`.
+        """
+        if self.publishes:
+            store.publish(frame, self.profile, name, note)
+
+    # --- Inside ---
+
+    def _found(self, planned: PlannedRun) -> Run | None:
+        """The finished run, if the store has it and everything that it starts from."""
+        if planned not in self._finished:
+            config = self._actual(planned)
+            if config is None or config.augmentation.startswith("round_trip"):  # a translation only to find a name
+                return None
+            if (done := find(config)) is not None:
+                self._finished[planned] = done
+        return self._finished.get(planned)
+
+    def _actual(self, planned: PlannedRun, *, make: bool = False) -> RunConfig | None:
+        """The configuration with the encoders that it starts from; None where one is not there and not to be made."""
+        places = {}
+        for name, start in planned.starts.items():
+            if isinstance(start, Made):
+                place = start.make() if make or start.is_made() else None
+            else:
+                done = self._do(start) if make else self._found(start)
+                place = done and done.folder / "encoder"
+            if place is None:
+                return None
+            places[name] = str(place)
+        return planned.config.replace(**places) if places else planned.config
+
+    def _do(self, planned: PlannedRun) -> Run:
+        if planned not in self._finished:
+            config = self._actual(planned, make=True)
+            with self._bar(
+                planned.name, lambda: self._estimate().get(planned, 0.0), steps=self._steps(planned)
+            ) as on_steps:
+                self._finished[planned] = run(config, show_progress=self.show_progress, on_steps=on_steps)
+        return self._finished[planned]
+
+    def _evaluate(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> pd.DataFrame:
+        start, parts = time.monotonic(), ensemble.parts(encoder)
+        rows = evaluate_sts(encoder.encode, self.tasks)
+        times.remember(kind_of_score(self.tasks, parts[0]), time.monotonic() - start, len(parts))
+        return rows
+
+    # --- Time ---
+
+    def _estimate(self) -> dict[PlannedRun, float]:
+        """Seconds expected for each run that is not in the store; a run of several groups counts in the first."""
+        if self._expected is None:
+            self._expected, seen = {}, set()
+            for planned in self:
+                same = (planned.config, *sorted((name, id(start)) for name, start in planned.starts.items()))
+                if self._found(planned) is None and same not in seen:
+                    seen.add(same)
+                    self._expected[planned] = self._training_seconds(planned.config)
+        return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
+
+    def _steps(self, planned: PlannedRun) -> int:
+        config = planned.config
+        if config.corpus_size and "+" not in config.corpus:
+            rows = config.corpus_size
+        else:
+            rows = len(
+                load_corpus(config.corpus, config.data_folder(), size=config.corpus_size, seed=config.corpus_seed)
+            )
+        return min(config.epochs * -(-rows // config.batch_size), config.max_steps or sys.maxsize)
+
+    def _training_seconds(self, config: RunConfig) -> float:
+        known, encoder, steps = times.read(), _encoder(config.backbone), self._steps(PlannedRun("", {}, config))
+        step = known.get(kind_of_training(config, encoder))
+        if step is None:
+            texts = config.batch_size * config.needs.passes * config.needs.trained_encoders
+            step = self._seconds_per_token() * texts * config.max_length * _weights(encoder)
+        if config.dev_task == "none":
+            return steps * step
+        dev = known.get(kind_of_dev(config, encoder))
+        if dev is None:
+            dev = self._forward_seconds([load_sts(config.data_folder(), config.dev_task, "dev")], encoder)
+        return steps * step + (steps // config.eval_every + 1) * dev
+
+    @property
+    def _score_seconds(self) -> float:
+        """Of one encoder, of the kind that the plan trains first."""
+        first = next(iter(self), None)
+        if first is None or not self.tasks:
+            return 0.0
+        encoder = _encoder(first.config.backbone)
+        known = times.read().get(kind_of_score(self.tasks, encoder))
+        return self._forward_seconds(self.tasks, encoder) if known is None else known
+
+    def _forward_seconds(self, tasks: Sequence[STSTask], encoder: SentenceEncoder) -> float:
+        texts = 2 * sum(len(task.gold) for task in tasks)
+        return FORWARD * self._seconds_per_token() * texts * TOKENS * _weights(encoder)
+
+    def _seconds_per_token(self) -> float:
+        """Of training, per token and weight of the layers: from a few steps of the first run, once on a machine."""
+        kind = f"calibration, {session.device_name()}"
+        if kind not in times.read():
+            config = next(planned.config for planned in self if not planned.config.needs.encoders)
+            corpus, encoder, _ = load(config)
+            texts = config.batch_size * config.needs.passes * config.needs.trained_encoders
+            short = config.replace(max_steps=CALIBRATION_STEPS, dev_task="none", augmentation="none")
+            tokens = tokenize_corpus(
+                corpus.sample(min(len(corpus), 4 * config.batch_size), 0), encoder, max_length=config.max_length
+            )
+            with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+                seconds = train(config.spec.build(encoder, config.method_arguments), tokens, short, dev=None).seconds
+            units = CALIBRATION_STEPS * texts * config.max_length * _weights(encoder)
+            times.remember(kind, seconds, units, spent=False)
+        return times.read()[kind]
+
+    @contextmanager
+    def _bar(self, label: str, expected: Callable[[], float], steps: int = 1) -> Iterator[Callable[..., None] | None]:
+        """A bar of the whole plan; yields what advances it by steps of one piece of the work, `expected` seconds."""
+        if not self.show_progress or os.environ.get("CSE_PROGRESS") == "off" or not processes().is_main_process:
+            yield None
+            return
+        piece, start = expected(), self._done
+        self._total = self._total or sum(self._estimate().values()) + self._scores * self._score_seconds
+        bar = progress(total=self._total, label=label, initial=start, percent=True)
+
+        def advance(n: int, **values: float) -> None:
+            self._done = min(self._done + n * piece / steps, start + piece)
+            bar.update(self._done - bar.n, **values)
+
+        yield advance
+        self._done = start + piece
+        bar.close()
+
+
+@cache
+def _encoder(name: str) -> SentenceEncoder:
+    """For its shape alone."""
+    return SentenceEncoder.from_pretrained(name, device="cpu")
+
+
+def _weights(encoder: SentenceEncoder) -> int:
+    return sum(p.numel() for p in encoder.backbone.encoder.parameters())
+
+
+def _spelt(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
