@@ -170,7 +170,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
     if plus and task in (*STS_TASKS, "demo"):
         return _add_sentences(load_corpus(base, data_dir, size=size, seed=seed), task, data_dir)
     if spec == "demo":
-        corpus = Corpus("doc strings of the installed packages", [demo.docstring_sentences()["sentence"]])
+        corpus = Corpus("doc strings of the installed packages", [demo.docstring_sentences()["sentence"].tolist()])
     elif spec == "demo-triples":
         corpus = Corpus("demo triples", list(zip(*demo.triples(), strict=True)))
     elif spec.startswith("hub:"):

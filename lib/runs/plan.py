@@ -11,18 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 
-from lib import paths, session
+from lib import paths
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.data import STSTask, load_corpus, load_sts, tokenize_corpus
+from lib.data import STSTask, augment, load_corpus, load_sts, tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import load_transfer
 from lib.distributed import processes
@@ -30,14 +29,12 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import evaluate_sts
 from lib.progress import progress
 from lib.runs import store, times
-from lib.runs.prepare import FORMAT, kind_of_dev, kind_of_score, kind_of_training, load, preflight
+from lib.runs.prepare import FORMAT, Shared, kind_of_dev, kind_of_score, kind_of_training, load, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
 from lib.training import train
 
-CALIBRATION_STEPS = 4  # the first one is slow, so an estimate from four is a little high
-FORWARD = 1 / 3  # share of a training step that is its forward pass
-TOKENS = 20  # of a sentence of an STS task, where nothing was measured yet
+CALIBRATION_STEPS, CALIBRATION_TEXTS = 3, 256  # what is timed where a kind of work was never done on this machine
 REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
 
 
@@ -101,6 +98,7 @@ class Plan:
         self._finished: dict[PlannedRun, Run] = {}
         self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
         self._total = self._done = 0.0  # of the bar, in expected seconds
+        self._shared = Shared()
 
     # --- Declaring ---
 
@@ -217,11 +215,11 @@ class Plan:
         """
         asked = set()
         for planned in self:
-            alike = json.dumps(planned.config.replace(seed=0, learning_rate=1.0).as_dict(), sort_keys=True)
+            alike = json.dumps(_signs(planned.config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
             if alike not in asked:
                 asked.add(alike)
                 try:
-                    preflight(planned.config)
+                    preflight(planned.config, self._shared)
                 except (ConfigError, DataError, EncoderError) as error:
                     raise ConfigError(f"{planned.name}: {error}") from error
 
@@ -319,9 +317,9 @@ class Plan:
         """The finished run, if the store has it and everything that it starts from."""
         if planned not in self._finished:
             config = self._actual(planned)
-            if config is None or config.augmentation.startswith("round_trip"):  # a translation only to find a name
+            if config is None or _translates(config):  # nothing is translated only to find a name
                 return None
-            if (done := find(config)) is not None:
+            if (done := find(config, self._shared)) is not None:
                 self._finished[planned] = done
         return self._finished.get(planned)
 
@@ -364,7 +362,7 @@ class Plan:
                 same = (planned.config, *sorted((name, id(start)) for name, start in planned.starts.items()))
                 if self._found(planned) is None and same not in seen:
                     seen.add(same)
-                    self._expected[planned] = self._training_seconds(planned.config)
+                    self._expected[planned] = self._training_seconds(planned)
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
 
     def _steps(self, planned: PlannedRun) -> int:
@@ -377,18 +375,14 @@ class Plan:
             )
         return min(config.epochs * -(-rows // config.batch_size), config.max_steps or sys.maxsize)
 
-    def _training_seconds(self, config: RunConfig) -> float:
-        known, encoder, steps = times.read(), _encoder(config.backbone), self._steps(PlannedRun("", {}, config))
-        step = known.get(kind_of_training(config, encoder))
-        if step is None:
-            texts = config.batch_size * config.needs.passes * config.needs.trained_encoders
-            step = self._seconds_per_token() * texts * config.max_length * _weights(encoder)
-        if config.dev_task == "none":
-            return steps * step
-        dev = known.get(kind_of_dev(config, encoder))
+    def _training_seconds(self, planned: PlannedRun) -> float:
+        config, steps = planned.config, self._steps(planned)
+        _, encoder, dev = load(config, self._shared)
+        step = self._known(kind_of_training(config, encoder), lambda: self._time_steps(config))
         if dev is None:
-            dev = self._forward_seconds([load_sts(config.data_folder(), config.dev_task, "dev")], encoder)
-        return steps * step + (steps // config.eval_every + 1) * dev
+            return steps * step
+        evaluation = self._known(kind_of_dev(config, encoder), lambda: self._time_encoding([dev], encoder))
+        return steps * step + (steps // config.eval_every + 1) * evaluation
 
     @property
     def _score_seconds(self) -> float:
@@ -396,30 +390,38 @@ class Plan:
         first = next(iter(self), None)
         if first is None or not self.tasks:
             return 0.0
-        encoder = _encoder(first.config.backbone)
-        known = times.read().get(kind_of_score(self.tasks, encoder))
-        return self._forward_seconds(self.tasks, encoder) if known is None else known
+        _, encoder, _ = load(first.config, self._shared)
+        return self._known(kind_of_score(self.tasks, encoder), lambda: self._time_encoding(self.tasks, encoder))
 
-    def _forward_seconds(self, tasks: Sequence[STSTask], encoder: SentenceEncoder) -> float:
-        texts = 2 * sum(len(task.gold) for task in tasks)
-        return FORWARD * self._seconds_per_token() * texts * TOKENS * _weights(encoder)
-
-    def _seconds_per_token(self) -> float:
-        """Of training, per token and weight of the layers: from a few steps of the first run, once on a machine."""
-        kind = f"calibration, {session.device_name()}"
+    def _known(self, kind: str, measure: Callable[[], float]) -> float:
+        """What a unit of this kind takes on this machine: remembered, else measured now, in seconds."""
         if kind not in times.read():
-            config = next(planned.config for planned in self if not planned.config.needs.encoders)
-            corpus, encoder, _ = load(config)
-            texts = config.batch_size * config.needs.passes * config.needs.trained_encoders
-            short = config.replace(max_steps=CALIBRATION_STEPS, dev_task="none", augmentation="none")
-            tokens = tokenize_corpus(
-                corpus.sample(min(len(corpus), 4 * config.batch_size), 0), encoder, max_length=config.max_length
-            )
-            with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-                seconds = train(config.spec.build(encoder, config.method_arguments), tokens, short, dev=None).seconds
-            units = CALIBRATION_STEPS * texts * config.max_length * _weights(encoder)
-            times.remember(kind, seconds, units, spent=False)
+            times.remember(kind, measure(), spent=False)
         return times.read()[kind]
+
+    def _time_steps(self, config: RunConfig) -> float:
+        """A training step, from a few of them."""
+        corpus, encoder, _ = load(config)  # not the shared encoder: its weights change
+        few = corpus.sample(min(len(corpus), CALIBRATION_STEPS * config.batch_size), 0)
+        few = augment.augment_corpus(few, "none" if _translates(config) else config.augmentation, 0)
+        tokens = tokenize_corpus(few, encoder, max_length=config.max_length, split=config.needs.splits_long_rows)
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            method = config.spec.build(encoder, config.method_arguments)
+            tokens = replace(tokens, extra=method.row_data(few, config.max_length, False))
+            seconds = [
+                train(method, tokens, config.replace(max_steps=steps, epochs=steps, dev_task="none"), dev=None).seconds
+                for steps in (1, CALIBRATION_STEPS)  # the first step allocates memory and is slow
+            ]
+        return seconds[-1] / CALIBRATION_STEPS
+
+    def _time_encoding(self, tasks: Sequence[STSTask], encoder: SentenceEncoder) -> float:
+        """Encoding the texts of these tasks, from a few of them."""
+        texts = list(dict.fromkeys(itertools.chain.from_iterable((*t.sentences1, *t.sentences2) for t in tasks)))
+        few = texts[:: max(1, len(texts) // CALIBRATION_TEXTS)]
+        encoder.encode(few[:8])
+        start = time.monotonic()
+        encoder.encode(few)
+        return (time.monotonic() - start) * len(texts) / len(few)
 
     @contextmanager
     def _bar(self, label: str, expected: Callable[[], float], steps: int = 1) -> Iterator[Callable[..., None] | None]:
@@ -440,14 +442,15 @@ class Plan:
         bar.close()
 
 
-@cache
-def _encoder(name: str) -> SentenceEncoder:
-    """For its shape alone."""
-    return SentenceEncoder.from_pretrained(name, device="cpu")
+def _translates(config: RunConfig) -> bool:
+    """Whether making the corpus is long work by itself."""
+    return config.augmentation.startswith("round_trip")
 
 
-def _weights(encoder: SentenceEncoder) -> int:
-    return sum(p.numel() for p in encoder.backbone.encoder.parameters())
+def _signs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, of numbers with a fraction only whether they are 0: how large they are was checked before."""
+    plain = {name: bool(value) if isinstance(value, float) else value for name, value in values.items()}
+    return {name: _signs(value) if isinstance(value, Mapping) else value for name, value in plain.items()}
 
 
 def _spelt(values: Mapping[str, Any]) -> str:

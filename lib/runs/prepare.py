@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -39,14 +40,34 @@ class Prepared:
     backbone: str
 
 
-def load(config: RunConfig) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
+class Shared(dict):
+    """What many configurations of a plan have in common, read once. For checks and names: a run is trained from fresh
+    weights."""
+
+    def once(self, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """make(*arguments, **options), or what it gave before."""
+        key = (make.__qualname__, arguments, tuple(options.items()))
+        if key not in self:
+            self[key] = make(*arguments, **options)
+        return self[key]
+
+
+def _load_corpus(config: RunConfig, shared: Shared) -> Corpus:
+    data_dir, draw = config.data_folder(), {"size": config.corpus_size, "seed": config.corpus_seed}
+    if "+" in config.corpus:  # sentences are added after the draw
+        return shared.once(load_corpus, config.corpus, data_dir, **draw)
+    return shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
+
+
+def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
     """Corpus before augmentation, encoder and dev pairs: everything that can be checked in seconds.
 
     Raises:
         ConfigError, DataError, EncoderError: one sentence saying what is wrong.
     """
     data_dir, needs = config.data_folder(), config.needs
-    corpus = load_corpus(config.corpus, data_dir, size=config.corpus_size, seed=config.corpus_seed)
+    shared = Shared() if shared is None else shared
+    corpus = _load_corpus(config, shared)
     augment.check(config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
     if not set(needs.roles) <= set(roles) <= set(allowed):
@@ -55,8 +76,9 @@ def load(config: RunConfig) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
             f"method {config.method} trains on the columns {', '.join(needs.roles)}{perhaps}, but corpus "
             f"{config.corpus!r} with augmentation {config.augmentation!r} holds {', '.join(roles)}."
         )
-    dev = None if config.dev_task == "none" else load_sts(data_dir, config.dev_task, "dev")
-    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
+    dev = None if config.dev_task == "none" else shared.once(load_sts, data_dir, config.dev_task, "dev")
+    how = {"pooling": config.pooling, "dropout": config.dropout}
+    encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
     if len(corpus) < config.batch_size and not needs.splits_long_rows:  # the loop counts the rows after splitting
@@ -67,18 +89,24 @@ def load(config: RunConfig) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
     return corpus, encoder, dev
 
 
-def prepare(config: RunConfig, *, show_progress: bool = False) -> Prepared:
+def prepare(config: RunConfig, *, show_progress: bool = False, shared: Shared | None = None) -> Prepared:
     """What `load` gives, with the corpus augmented, and the name of the run. Raises as `load` does."""
-    corpus, encoder, dev = load(config)
+    shared = Shared() if shared is None else shared
+    corpus, encoder, dev = load(config, shared)
     corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed, show_progress=show_progress)
     checksums = {
         "corpus": corpus.fingerprint(),
-        "backbone": encoder.fingerprint(config.needs.files),
+        "backbone": shared.once(_fingerprint, encoder, config.needs.files),
         "dev": "" if dev is None else dev.fingerprint(),
     }
     for argument, name in config.needs.encoders.items():
-        checksums[argument] = ensemble.load(name, device="cpu").fingerprint((MODEL_FILES,))
+        further = shared.once(ensemble.load, name, device="cpu")
+        checksums[argument] = shared.once(_fingerprint, further, (MODEL_FILES,))
     return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
+
+
+def _fingerprint(encoder: SentenceEncoder | ensemble.EncoderSum, files: Sequence[str]) -> str:
+    return encoder.fingerprint(files)
 
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
@@ -122,13 +150,13 @@ def kind_of_score(tasks: Sequence[STSTask], encoder: SentenceEncoder) -> str:
     return f"{', '.join(task.name for task in tasks)}: {_shape(encoder)}"
 
 
-def preflight(config: RunConfig) -> None:
+def preflight(config: RunConfig, shared: Shared | None = None) -> None:
     """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits.
 
     Raises:
         ConfigError, DataError, EncoderError: one sentence saying what is wrong.
     """
-    corpus, encoder, _ = load(config)
+    corpus, encoder, _ = load(config, shared)
     check_memory(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
     config.spec.build(encoder, config.method_arguments)
 

@@ -21,14 +21,14 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs import times
-from lib.runs.prepare import Prepared, check_memory, kind_of_dev, kind_of_training, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, check_memory, kind_of_dev, kind_of_training, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
 
-def find(config: RunConfig) -> Run | None:
+def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
     """The finished run with this configuration, if the store has it. Raises as `prepare` does."""
-    stored = Run(paths.runs() / config.profile / prepare(config).id)
+    stored = Run(paths.runs() / config.profile / prepare(config, shared=shared).id)
     return stored if stored.is_finished else None
 
 
