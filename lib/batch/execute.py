@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from datetime import timedelta
 
 import nbformat
@@ -45,7 +47,8 @@ def plan_of(job: Job) -> Plan | None:
         return None
     namespace = {**job.parameters, "parameters": job.parameters}
     try:
-        exec(compile(source, f"{job.notebook.name}, plan", "exec"), namespace)  # noqa: S102 -- the user's own notebook
+        with redirect_stdout(io.StringIO()):  # its outputs belong to the notebook
+            exec(compile(source, f"{job.notebook.name}, plan", "exec"), namespace)  # noqa: S102 -- the user's own notebook
     except (ConfigError, DataError, EncoderError) as error:
         raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {one_line(error)}") from error
     return namespace["plan"]

@@ -7,14 +7,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import CYCLE, OUTSIDE, colour, panels, widen
+from lib.figures.style import OUTSIDE, backbone_panels, colour, panels, widen
 
 
 def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
-    """Attention of every layer over one sentence, mean over heads, one row of maps per encoder.
+    """Attention of every layer over one sentence, mean over heads, one row of maps per encoder (and backbone, if there
+    are several).
 
-    frame: encoder, layer, query, key (positions), value. tokens: the word pieces of the sentence.
+    frame: encoder, layer, query, key (positions), value; perhaps backbone. tokens: the word pieces of the sentence.
     """
+    if "backbone" in frame and frame.backbone.nunique() > 1:
+        frame = frame.assign(encoder=frame.backbone + "\n" + frame.encoder)
     encoders = frame.groupby("encoder", sort=False)
     shape = (len(encoders), encoders.layer.nunique().max())
     fig, axes = plt.subplots(*shape, figsize=(1.7 * shape[1] + 1, 2.0 * shape[0] + 0.5), squeeze=False)
@@ -68,7 +71,8 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
 def token_shares(frame: pd.DataFrame) -> Figure:
     """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
 
-    frame: encoder, layer, group, share, tokens (`lib.analysis.attention.token_shares`).
+    frame: encoder, layer, group, share, tokens (`lib.analysis.attention.token_shares`). With a column backbone, each
+    has its own row of panels.
     """
     fig, encoders = panels(frame, width=3.1, height=3, sharey=True)
     for ax, encoder, rows in encoders:
@@ -78,7 +82,9 @@ def token_shares(frame: pd.DataFrame) -> Figure:
             ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
         ax.set(title=encoder, xlabel="layer")
-    fig.axes[0].set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
+    for ax, *_ in encoders:
+        if ax.get_subplotspec().is_first_col():
+            ax.set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
     ax.legend(**OUTSIDE)
     return fig
 
@@ -86,17 +92,20 @@ def token_shares(frame: pd.DataFrame) -> Figure:
 def energy_scatter(frame: pd.DataFrame) -> Figure:
     """CLS energy and score of single encoders, with rank correlations (JTCSE, Figure 10).
 
-    frame: encoder, energy, score; an encoder may have several rows, one per seed.
+    frame: encoder, energy, score; an encoder may have several rows, one per seed. With a column backbone, each has a
+    panel.
     """
-    fig, ax = plt.subplots(figsize=(5.6, 3.8), subplot_kw={"prop_cycle": CYCLE})
-    for encoder, part in frame.groupby("encoder", sort=False):
-        ax.plot(part.energy, part.score, ls="", color=colour(encoder), mfc="none", ms=7, label=encoder)
-    trained = frame[frame.encoder != "untuned"]
-    title = f"rank correlation {frame.energy.corr(frame.score, method='spearman'):.2f}"
-    if len(trained) < len(frame):
-        title += f", without the untuned encoder {trained.energy.corr(trained.score, method='spearman'):.2f}"
-    ax.set_title(title, fontsize=10)
-    ax.set(xlabel="CLS energy: length of [CLS] over that of all other tokens", ylabel="test, Spearman x 100")
-    widen(ax)
+    fig, backbones = backbone_panels(frame, width=5.6, height=3.8)
+    for ax, backbone, rows in backbones:
+        for encoder, part in rows.groupby("encoder", sort=False):
+            ax.plot(part.energy, part.score, ls="", color=colour(encoder), mfc="none", ms=7, label=encoder)
+        trained = rows[rows.encoder != "untuned"]
+        title = f"rank correlation {rows.energy.corr(rows.score, method='spearman'):.2f}"
+        if len(trained) < len(rows):
+            title += f", without the untuned encoder {trained.energy.corr(trained.score, method='spearman'):.2f}"
+        ax.set_title(f"{backbone}: {title}" if len(backbones) > 1 else title, fontsize=10)
+        ax.set_xlabel("CLS energy: length of [CLS] over that of all other tokens")
+        widen(ax)
+    fig.axes[0].set_ylabel("test, Spearman x 100")
     ax.legend(**OUTSIDE)
     return fig

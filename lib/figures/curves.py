@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lib.figures.style import CYCLE, OUTSIDE, SCORE, colour, widen
+from lib.figures.style import COLOURS, CYCLE, OUTSIDE, SCORE, backbone_panels, colour, widen
 
 _MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
 
@@ -134,16 +134,22 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> boo
 
 
 def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
-    """Score of every seed (grey), mean and deviation, per method (JTCSE, Figure 6). frame: method, seed, value."""
-    fig, ax = plt.subplots(figsize=(5.6, 3.4))
-    groups = frame.groupby("method", sort=False).value.agg(["mean", "std", "size"])
-    seeds = int(groups["size"].max())
-    ax.plot(frame.method, frame.value, "_", color="0.3", zorder=3, label=f"{seeds} seed{'s' * (seeds > 1)}")
-    ax.errorbar(groups.index, groups["mean"], yerr=groups["std"].fillna(0), fmt="s", capsize=3, label="mean ± std")
-    plt.setp(ax.get_xticklabels(), rotation=30, ha="right")
-    ax.set_ylabel(ylabel)
-    widen(ax)
-    ax.legend()
+    """Score of every seed (grey), mean and deviation, per method (JTCSE, Figure 6).
+
+    frame: method, seed, value; with a column backbone, each has a panel.
+    """
+    fig, backbones = backbone_panels(frame, width=5.6, height=3.4)
+    for ax, backbone, rows in backbones:
+        groups = rows.groupby("method", sort=False).value.agg(["mean", "std", "size"])
+        seeds = int(groups["size"].max())
+        ax.plot(rows.method, rows.value, "_", color="0.3", zorder=3, label=f"{seeds} seed{'s' * (seeds > 1)}")
+        mean = {"color": COLOURS[0], "fmt": "s", "capsize": 3, "label": "mean ± std"}
+        ax.errorbar(groups.index, groups["mean"], yerr=groups["std"].fillna(0), **mean)
+        plt.setp(ax.get_xticklabels(), rotation=40, ha="right")
+        ax.set_title(backbone)
+        widen(ax)
+        ax.legend()
+    fig.axes[0].set_ylabel(ylabel)
     return fig
 
 

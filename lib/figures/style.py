@@ -34,11 +34,31 @@ def colour(method: str) -> str:
 
 
 def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:
-    """A row of panels of that size in inches, one per encoder: the figure, and (axes, encoder, its rows) of each."""
-    groups = frame.groupby("encoder", sort=False)
+    """Panels of that size in inches, one per encoder: the figure, and (axes, encoder, its rows) of each.
+
+    They stand in one row; with a column backbone, each has its own row.
+    """
+    parts = [part for _, part in frame.groupby("backbone", sort=False)] if "backbone" in frame else [frame]
+    most = max(part.encoder.nunique() for part in parts)
+    options = {"figsize": (width * most, height * len(parts)), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
+    fig, axes = plt.subplots(len(parts), most, **options, **shared)
+    filled = []
+    for row, part in zip(axes, parts, strict=True):
+        groups = part.groupby("encoder", sort=False)
+        start = f"{part.backbone.iloc[0]}: " if len(parts) > 1 else ""
+        filled += [(ax, f"{start}{encoder}", rows) for ax, (encoder, rows) in zip(row, groups, strict=False)]
+        for ax in row[len(groups) :]:
+            ax.set_visible(False)
+    return fig, filled
+
+
+def backbone_panels(frame: pd.DataFrame, *, width: float, height: float) -> tuple[Figure, list[tuple]]:
+    """A row of panels of that size in inches, one per value of the column backbone, or one where there is no such
+    column: the figure, and (axes, backbone, its rows) of each."""
+    groups = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
     options = {"figsize": (width * len(groups), height), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
-    fig, axes = plt.subplots(1, len(groups), **options, **shared)
-    return fig, [(ax, encoder, rows) for ax, (encoder, rows) in zip(axes[0], groups, strict=True)]
+    fig, axes = plt.subplots(1, len(groups), **options)
+    return fig, [(ax, backbone, rows) for ax, (backbone, rows) in zip(axes[0], groups, strict=True)]
 
 
 def widen(ax: plt.Axes, least: float = 5) -> None:

@@ -7,34 +7,30 @@ import itertools
 import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from lib import paths
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
-from lib.data import STSTask, augment, load_corpus, load_sts, tokenize_corpus
+from lib.data import STSTask, load_sts
 from lib.data.sts import STS_TASKS
-from lib.data.transfer import load_transfer
+from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import evaluate_sts
 from lib.progress import progress
 from lib.runs import store, times
-from lib.runs.prepare import FORMAT, Shared, kind_of_dev, kind_of_score, kind_of_training, load, preflight
+from lib.runs.prepare import FORMAT, Shared, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
-from lib.training import train
 
-CALIBRATION_STEPS, CALIBRATION_TEXTS = 3, 256  # what is timed where a kind of work was never done on this machine
 REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
 
 
@@ -197,8 +193,9 @@ class Plan:
         return self.tasks
 
     def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
-        """Check that the transfer tasks are known and there. Raises DataError."""
+        """Check that the transfer tasks are known and there. Raises ConfigError, DataError."""
         for name in names:
+            check_choice("transfer task", name, TRANSFER_TASKS)
             load_transfer(data_dir, name)
         return list(names)
 
@@ -248,7 +245,7 @@ class Plan:
         known = times.read()
         rest = [seconds for kind, seconds in known.items() if kind.startswith(REST)]
         usual = statistics.median(rest) if rest else SECONDS_OF_THE_REST
-        work = sum(self._estimate().values()) + self._scores * self._score_seconds
+        work = sum(self._estimate().values()) + self._scores * self._score_seconds()
         return work + known.get(self.rest_of(notebook), usual)
 
     def rest_of(self, notebook: str) -> str:
@@ -288,7 +285,7 @@ class Plan:
         if not self.tasks:
             raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
         names = [task.name for task in self.tasks]
-        with self._bar(f"score {', '.join(names)}", lambda: self._score_seconds):
+        with self._bar(f"score {', '.join(names)}", self._score_seconds):
             if isinstance(encoder, Run):
                 rows = encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
             else:
@@ -317,7 +314,7 @@ class Plan:
         """The finished run, if the store has it and everything that it starts from."""
         if planned not in self._finished:
             config = self._actual(planned)
-            if config is None or _translates(config):  # nothing is translated only to find a name
+            if config is None or times.translates(config):  # nothing is translated only to find a name
                 return None
             if (done := find(config, self._shared)) is not None:
                 self._finished[planned] = done
@@ -341,7 +338,7 @@ class Plan:
         if planned not in self._finished:
             config = self._actual(planned, make=True)
             with self._bar(
-                planned.name, lambda: self._estimate().get(planned, 0.0), steps=self._steps(planned)
+                planned.name, lambda: self._estimate().get(planned, 0.0), steps=times.steps(planned.config)
             ) as on_steps:
                 self._finished[planned] = run(config, show_progress=self.show_progress, on_steps=on_steps)
         return self._finished[planned]
@@ -349,10 +346,15 @@ class Plan:
     def _evaluate(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> pd.DataFrame:
         start, parts = time.monotonic(), ensemble.parts(encoder)
         rows = evaluate_sts(encoder.encode, self.tasks)
-        times.remember(kind_of_score(self.tasks, parts[0]), time.monotonic() - start, len(parts))
+        times.remember(times.kind_of_score(self.tasks, parts[0]), time.monotonic() - start, len(parts))
         return rows
 
     # --- Time ---
+
+    def _score_seconds(self) -> float:
+        """Of one encoder of the kind that the plan trains first."""
+        first = next(iter(self), None)
+        return times.of_score(self.tasks, first.config, self._shared) if first and self.tasks else 0.0
 
     def _estimate(self) -> dict[PlannedRun, float]:
         """Seconds expected for each run that is not in the store; a run of several groups counts in the first."""
@@ -362,66 +364,8 @@ class Plan:
                 same = (planned.config, *sorted((name, id(start)) for name, start in planned.starts.items()))
                 if self._found(planned) is None and same not in seen:
                     seen.add(same)
-                    self._expected[planned] = self._training_seconds(planned)
+                    self._expected[planned] = times.of_training(planned.config, self._shared)
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
-
-    def _steps(self, planned: PlannedRun) -> int:
-        config = planned.config
-        if config.corpus_size and "+" not in config.corpus:
-            rows = config.corpus_size
-        else:
-            rows = len(
-                load_corpus(config.corpus, config.data_folder(), size=config.corpus_size, seed=config.corpus_seed)
-            )
-        return min(config.epochs * -(-rows // config.batch_size), config.max_steps or sys.maxsize)
-
-    def _training_seconds(self, planned: PlannedRun) -> float:
-        config, steps = planned.config, self._steps(planned)
-        _, encoder, dev = load(config, self._shared)
-        step = self._known(kind_of_training(config, encoder), lambda: self._time_steps(config))
-        if dev is None:
-            return steps * step
-        evaluation = self._known(kind_of_dev(config, encoder), lambda: self._time_encoding([dev], encoder))
-        return steps * step + (steps // config.eval_every + 1) * evaluation
-
-    @property
-    def _score_seconds(self) -> float:
-        """Of one encoder, of the kind that the plan trains first."""
-        first = next(iter(self), None)
-        if first is None or not self.tasks:
-            return 0.0
-        _, encoder, _ = load(first.config, self._shared)
-        return self._known(kind_of_score(self.tasks, encoder), lambda: self._time_encoding(self.tasks, encoder))
-
-    def _known(self, kind: str, measure: Callable[[], float]) -> float:
-        """What a unit of this kind takes on this machine: remembered, else measured now, in seconds."""
-        if kind not in times.read():
-            times.remember(kind, measure(), spent=False)
-        return times.read()[kind]
-
-    def _time_steps(self, config: RunConfig) -> float:
-        """A training step, from a few of them."""
-        corpus, encoder, _ = load(config)  # not the shared encoder: its weights change
-        few = corpus.sample(min(len(corpus), CALIBRATION_STEPS * config.batch_size), 0)
-        few = augment.augment_corpus(few, "none" if _translates(config) else config.augmentation, 0)
-        tokens = tokenize_corpus(few, encoder, max_length=config.max_length, split=config.needs.splits_long_rows)
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-            method = config.spec.build(encoder, config.method_arguments)
-            tokens = replace(tokens, extra=method.row_data(few, config.max_length, False))
-            seconds = [
-                train(method, tokens, config.replace(max_steps=steps, epochs=steps, dev_task="none"), dev=None).seconds
-                for steps in (1, CALIBRATION_STEPS)  # the first step allocates memory and is slow
-            ]
-        return seconds[-1] / CALIBRATION_STEPS
-
-    def _time_encoding(self, tasks: Sequence[STSTask], encoder: SentenceEncoder) -> float:
-        """Encoding the texts of these tasks, from a few of them."""
-        texts = list(dict.fromkeys(itertools.chain.from_iterable((*t.sentences1, *t.sentences2) for t in tasks)))
-        few = texts[:: max(1, len(texts) // CALIBRATION_TEXTS)]
-        encoder.encode(few[:8])
-        start = time.monotonic()
-        encoder.encode(few)
-        return (time.monotonic() - start) * len(texts) / len(few)
 
     @contextmanager
     def _bar(self, label: str, expected: Callable[[], float], steps: int = 1) -> Iterator[Callable[..., None] | None]:
@@ -430,7 +374,7 @@ class Plan:
             yield None
             return
         piece, start = expected(), self._done
-        self._total = self._total or sum(self._estimate().values()) + self._scores * self._score_seconds
+        self._total = self._total or sum(self._estimate().values()) + self._scores * self._score_seconds()
         bar = progress(total=self._total, label=label, initial=start, percent=True)
 
         def advance(n: int, **values: float) -> None:
@@ -440,11 +384,6 @@ class Plan:
         yield advance
         self._done = start + piece
         bar.close()
-
-
-def _translates(config: RunConfig) -> bool:
-    """Whether making the corpus is long work by itself."""
-    return config.augmentation.startswith("round_trip")
 
 
 def _signs(values: Mapping[str, Any]) -> dict[str, Any]:

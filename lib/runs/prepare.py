@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import torch
 
-from lib import paths, session
+from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
@@ -127,27 +127,6 @@ def encoder_name(path_or_id: str) -> str:
     if folder.name == "encoder" and provenance.is_file():
         return json.loads(provenance.read_text(encoding="utf8")).get("backbone", folder.parent.name)
     return folder.name
-
-
-def _shape(encoder: SentenceEncoder) -> str:
-    size = encoder.backbone.config
-    return f"{size.num_hidden_layers} layers of {size.hidden_size}, {session.device_name()}"
-
-
-def kind_of_training(config: RunConfig, encoder: SentenceEncoder) -> str:
-    """What the time of a training step depends on, roughly."""
-    rows = f"{config.batch_size} rows of {config.max_length} of {config.corpus}"
-    return f"step of {config.method}: {rows}, {config.precision}, {_shape(encoder)}"
-
-
-def kind_of_dev(config: RunConfig, encoder: SentenceEncoder) -> str:
-    """What the time of a dev evaluation depends on."""
-    return f"dev {config.dev_task} of {config.method}: {_shape(encoder)}"
-
-
-def kind_of_score(tasks: Sequence[STSTask], encoder: SentenceEncoder) -> str:
-    """What the time of an evaluation depends on."""
-    return f"{', '.join(task.name for task in tasks)}: {_shape(encoder)}"
 
 
 def preflight(config: RunConfig, shared: Shared | None = None) -> None:

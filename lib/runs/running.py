@@ -21,7 +21,7 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs import times
-from lib.runs.prepare import Prepared, Shared, check_memory, kind_of_dev, kind_of_training, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, check_memory, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -82,8 +82,8 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
             if group.is_main_process:
                 _finish(stored.folder, config, prepared, method, trained)
                 steps = trained.seconds - trained.dev_seconds
-                times.remember(kind_of_training(config, encoder), steps, trained.metrics["steps"])
-                times.remember(kind_of_dev(config, encoder), trained.dev_seconds, trained.dev_evaluations)
+                times.remember(times.kind_of_training(config, encoder), steps, trained.metrics["steps"])
+                times.remember(times.kind_of_dev(config, encoder), trained.dev_seconds, trained.dev_evaluations)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored

@@ -12,12 +12,14 @@ import papermill
 import pytest
 from nbformat import v4
 
-from lib import paths, runs
+from lib import paths
 from lib.batch.__main__ import main
-from lib.batch.execute import finished, preflight
+from lib.batch.execute import finished, plan_of
 from lib.batch.jobs import single
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
+from lib.runs import plan as planning
+from lib.runs import times
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -155,12 +157,29 @@ def test_a_parameters_cell_holds_nothing_else(tmp_path, no_kernel, capsys, line)
 
 
 TRAINING = """\
+profile: str = "demo"
 method: str = "micse"
 backbone: str = "demo"
 epochs: int = 5
 momentum: float = 0.9
+temperatures: list[float] = [0.05]
 title: str = "shown only"
 """
+
+PLAN = """\
+from lib.config import RunConfig
+from lib.runs import Plan
+
+plan = Plan(profile)
+config = RunConfig.from_parameters(parameters, others=parameters)
+plan.grid("sweep", config, {"temperature": temperatures})
+plan.preflight()
+print("seen in the notebook only")
+"""
+
+
+def training(tmp_path: Path, *cells) -> Path:
+    return write(tmp_path / "t.ipynb", v4.new_code_cell(PLAN, metadata={"tags": ["plan"]}), *cells, parameters=TRAINING)
 
 
 @pytest.fixture
@@ -168,45 +187,106 @@ def asked(monkeypatch):
     """The configurations that were to be checked against data and backbone; `nowhere` is missing."""
     configs = []
 
-    def check(config):
+    def check(config, shared):
         configs.append(config)
         if config.backbone == "nowhere":
             raise EncoderError("no backbone\n nowhere.")
 
-    monkeypatch.setattr(runs, "preflight", check)
+    monkeypatch.setattr(planning, "preflight", check)
     return configs
 
 
-def test_preflight_sees_the_method_and_the_merged_parameters(tmp_path, notebook, asked, fake, capsys):
+def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, asked, fake, capsys):
     assert main(["run", str(notebook)]) == 0 and asked == []  # nothing is trained there
-    path = write(tmp_path / "t.ipynb", parameters=TRAINING)
+    path = training(tmp_path)
     assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
     assert asked == [RunConfig(method="micse", epochs=7, method_arguments={"momentum": 0.99})]
     capsys.readouterr()
     assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
     assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
     assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
-    assert refusal(capsys, "run", path, "-p", "backbone=nowhere").endswith(": no backbone nowhere.\n")
+    assert "sweep: the list of values for temperature is empty" in refusal(capsys, "run", path, "-p", "temperatures=[]")
+    assert "temperature 0.0: temperature must be above 0" in refusal(capsys, "run", path, "-p", "temperatures=[0]")
+    assert "twice: sweep, temperature 1" in refusal(capsys, "run", path, "-p", "temperatures=[1, 1.0]")
+    message = refusal(capsys, "run", path, "-p", "backbone=nowhere")
+    assert message.endswith(": sweep, temperature 0.05: no backbone nowhere.\n")
     assert len(fake) == 2
 
 
-def test_a_sweep_asks_the_config_before_the_first_start(tmp_path, asked, no_kernel, capsys):
-    write(tmp_path / "t.ipynb", parameters=TRAINING)
+def test_a_sweep_asks_the_plan_before_the_first_start(tmp_path, asked, no_kernel, capsys):
+    training(tmp_path)
     (tmp_path / "s.yaml").write_text("notebook: t.ipynb\ngrid: {epochs: [1, 0]}")
     assert "t.ipynb, epochs=0: epochs must be at least 1" in refusal(capsys, "sweep", "s.yaml")
 
 
-@pytest.mark.parametrize(
-    ("stem", "assignment", "message"),
-    [
-        ("2_micse", "max_layer=99", "max_layer"),  # the backbone has six layers
-        ("9_backbone", "mlm_probability=3", "mlm_probability must be above 0, at most 1; got 3."),
-    ],
-)
-def test_preflight_asks_the_method_of_the_notebook(stem, assignment, message):
+def test_a_profile_is_one_of_three(tmp_path, no_kernel, capsys):
+    message = refusal(capsys, "run", training(tmp_path), "-p", "profile=../../x")
+    assert "profile '../../x' is unknown: choose one of demo, small, paper." in message
+
+
+def test_a_dry_run_lists_the_runs_and_the_time_and_starts_nothing(tmp_path, asked, no_kernel, monkeypatch, capsys):
+    monkeypatch.setattr(planning.times, "of_training", lambda config, shared: 90.0)
+    monkeypatch.setattr(planning, "find", lambda config, shared: None)
+    assert main(["run", str(training(tmp_path)), "-p", "temperatures=[0.1, 0.2]", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split() for line in out.splitlines() if line.startswith("sweep")] == [["sweep", "2", "0", "2", "3.0"]]
+    assert "2 runs: 0 found, 2 to train; about 0:04:00 with the evaluations" in out and "seen in" not in out
+    assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
+    assert "n.ipynb trains nothing" in capsys.readouterr().out
+
+
+def test_the_rest_of_a_notebook_is_remembered(tmp_path, asked, fake):
+    assert main(["run", str(training(tmp_path))]) == 0
+    assert set(times.read()) == {"rest of t, demo", times.SPENT}
+
+
+# One value for every list and name that only a notebook knows, and what its one sentence says.
+WRONG = {
+    "1_simcse": {
+        "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
+        "transfer_tasks=[nonsense]": "transfer task 'nonsense' is unknown",
+        "evaluation_tasks=[STS12, STS13]": "give one task, or STS12",
+        "temperatures=[]": "the list of values for temperature is empty",
+        "dropout_rates=[0.1, 0.1]": "names the same run twice",
+        "batch_sizes=[1]": "batch_size must be at least 2",
+        "seeds=[]": "is empty",
+        "triples=nowhere.csv": "no such file",
+        "publish=true": "demo profile are not results",
+    },
+    "2_micse": {
+        "max_layer=99": "beyond the 6 layers",
+        "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
+        "ami_weights=[-1.0]": "ami_weight must be",
+        "term_weights=[0.1, 0.1]": "names the same run twice",
+        "seeds=[42, 42]": "names the same run twice",
+        "evaluation_tasks=[]": "give one task",
+    },
+    "5_jtcse": {
+        "layer_counts=[5]": "does not divide the 6 layers",
+        "views=[nonsense, shuffle]": "nonsense",
+        "added_task=nonsense": "nonsense",
+        "third=./nowhere": "neither an existing folder",
+        "first_learning_rates=[0.1]": "first_learning_rates",
+        "evaluation_tasks=[nonsense]": "nonsense",
+    },
+    "9_backbone": {
+        "mlm_probability=3": "mlm_probability must be above 0, at most 1; got 3.",
+        "comparisons=[nonsense]": "nonsense",
+        "max_length=500": "max_length 500",
+        "heads=3": "cannot be divided",
+        "tuning_size=10000000": "corpus_size asks for",
+        "backbone=./nowhere": "neither an existing folder",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("stem", "assignment"), [(stem, one) for stem, values in WRONG.items() for one in values])
+def test_what_only_a_notebook_knows_is_checked_before_a_kernel(stem, assignment, monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: ROOT)
     job = single(ROOT / "notebooks" / f"{stem}.ipynb", assignments=[assignment])
-    with pytest.raises(ConfigError, match=message):
-        preflight(job)
+    with pytest.raises(ConfigError) as refused:
+        plan_of(job)
+    assert WRONG[stem][assignment] in str(refused.value) and "\n" not in str(refused.value)
 
 
 # --- Parameters and places ---

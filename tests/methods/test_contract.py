@@ -218,7 +218,9 @@ def test_two_methods_with_an_argument_of_one_name_are_refused(monkeypatch):
 
 def test_a_grid_varies_the_inner_method(tiny_bert, second, corpus_file):
     config = configure(tiny_bert, second, "simcse", "identity", corpus=str(corpus_file), max_steps=1)
-    frame = runs.grid(config, {"temperature": [0.05, 0.5], "note": ["a", "b"]})
+    plan = runs.Plan("demo", show_progress=False)
+    plan.grid("both", config, {"temperature": [0.05, 0.5], "note": ["a", "b"]})
+    frame = plan.runs("both")
     assert frame.run_id.nunique() == 4
     assert [run.config.method_arguments["temperature"] for run in frame.run] == [0.05, 0.05, 0.5, 0.5]
 

@@ -12,7 +12,7 @@ from lib import runs
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-from lib.encoders.heads import LATE_LAYERS
+from lib.encoders.heads import LATE_LAYERS, MODEL_FILES
 from lib.methods import REGISTRY
 
 MLM = REGISTRY["mlm"]
@@ -185,11 +185,137 @@ def change(file, name):
     save_file(weights, file, metadata={"format": "pt"})
 
 
-def test_another_head_is_another_run(bert, tmp_path, sentences):
-    shutil.copytree(bert, tmp_path / "changed")
-    change(tmp_path / "changed/model.safetensors", "cls.predictions.transform.dense.weight")
-    ids = [runs.prepare(config(folder, tmp_path, sentences)).id for folder in (bert, tmp_path / "changed")]
-    assert ids[0] != ids[1]
+@pytest.mark.parametrize("lm_head, differ", [("pretrained", True), ("fresh", False)])
+def test_another_saved_head_is_another_run_where_it_is_read(bert, tmp_path, sentences, lm_head, differ):
+    changed = shutil.copytree(bert, tmp_path / "changed")
+    change(changed / "model.safetensors", "cls.predictions.transform.dense.weight")
+    arguments = {"lm_head": lm_head}
+    ids = [runs.prepare(config(x, tmp_path, sentences, method_arguments=arguments)).id for x in (bert, changed)]
+    assert (ids[0] != ids[1]) is differ
+
+
+# -- the LM head's start --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def headless(request, tmp_path):
+    """A sentence encoder of each family, saved without an MLM head."""
+    SentenceEncoder.from_pretrained(request.getfixturevalue(request.param), pooling="mean").save(tmp_path / "headless")
+    return tmp_path / "headless"
+
+
+def steps(method, inputs, count=3):
+    optimizer = torch.optim.AdamW(method.parameters(), lr=1e-2)
+    for _ in range(count):
+        optimizer.zero_grad()
+        sum(method(inputs).values()).backward()
+        optimizer.step()
+
+
+def states(method):
+    return {name: tensor.clone() for name, tensor in method.lm_head.state_dict().items()}
+
+
+def test_a_backbone_without_a_head_is_refused_with_pretrained_and_trains_with_fresh(headless, tmp_path, sentences):
+    one = config(headless, tmp_path, sentences, epochs=2, seed=5)
+    with pytest.raises(ConfigError, match="was saved without an MLM head: set lm_head to fresh, or take") as caught:
+        runs.preflight(one)
+    assert "\n" not in str(caught.value) and "mlm_weight" not in str(caught.value)
+    fresh = one.replace(lm_head="fresh", mlm_probability=0.4, pooling="mean")
+    runs.preflight(fresh)
+    first = runs.run(fresh)
+    assert first.history.mlm.notna().all() and first.encoder().pooling == "mean"
+    model, report = AutoModelForMaskedLM.from_pretrained(first.folder / "encoder", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    words = first.encoder().backbone.get_input_embeddings().weight
+    assert not torch.equal(words, SentenceEncoder.from_pretrained(headless).backbone.get_input_embeddings().weight)
+    assert torch.equal(model.get_output_embeddings().weight, words)
+    again = runs.run(fresh.replace(backbone=str(first.folder / "encoder"), lm_head="pretrained"))
+    assert again.history.mlm.notna().all() and again.id != first.id
+
+
+def test_a_fresh_head_learns(headless, tmp_path, sentences):
+    arguments = {"lm_head": "fresh", "mlm_probability": 0.4}
+    one = config(headless, tmp_path, sentences[:8] * 5, epochs=30, method_arguments=arguments)
+    history = runs.run(one.replace(learning_rate=3e-3)).history
+    assert history.mlm.tail(20).mean() < 0.8 * history.mlm.head(20).mean()
+
+
+def test_a_fresh_decoder_stays_tied_and_the_head_is_trained(headless, sentences, batch):
+    method = build(headless, lm_head="fresh")
+    words, before = method.encoder.backbone.get_input_embeddings().weight, states(method)
+    start = words.detach().clone()
+    steps(method, batch(method, sentences[:16]))
+    after = states(method)
+    decoder = next(name for name in after if name.endswith("decoder.weight"))
+    assert method.lm_head.get_parameter(decoder) is words and not torch.equal(words, start)
+    assert sum(p is words for p in method.parameters()) == 1
+    for name, tensor in after.items():
+        assert not torch.equal(tensor, before[name]), name
+
+
+@pytest.mark.parametrize("condenser_weight", [0.0, 1.0])
+def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, batch, condenser_weight):
+    method = build(headless, lm_head="fresh", condenser_weight=condenser_weight, mlm_probability=0.5)
+    inputs = batch(method, sentences[:16])
+    steps(method, inputs)
+    method.eval().save(tmp_path / "saved")
+    model, report = AutoModelForMaskedLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    again = build(tmp_path / "saved", lm_head="pretrained").eval()
+    ids, mask = inputs.column("anchor")
+    with torch.no_grad():
+        expected = method.lm_head(method.encoder.backbone(ids, mask).last_hidden_state)
+        loaded = model.eval()(ids, mask).logits
+        continued = again.lm_head(again.encoder.backbone(ids, mask).last_hidden_state)
+    assert torch.equal(loaded, expected) and torch.equal(continued, expected)
+    assert (abs(again.encoder.encode(sentences[:5]) - method.encoder.encode(sentences[:5])) < 1e-6).all()
+
+
+def test_the_seed_decides_a_fresh_head(headless):
+    heads = []
+    for seed in (1, 1, 2):
+        encoder = SentenceEncoder.from_pretrained(headless)
+        torch.manual_seed(seed)
+        heads.append(states(MLM(encoder, MLM.Arguments(lm_head="fresh"))))
+    assert all(torch.equal(tensor, heads[1][name]) for name, tensor in heads[0].items())
+    differing = [name for name, tensor in heads[0].items() if not torch.equal(tensor, heads[2][name])]
+    assert len(differing) == 1 and differing[0].endswith("dense.weight")
+
+
+def test_fresh_ignores_a_saved_head(bert, tmp_path):
+    changed = shutil.copytree(bert, tmp_path / "changed")
+    change(changed / "model.safetensors", "cls.predictions.transform.dense.weight")
+    change(changed / "model.safetensors", "cls.predictions.bias")
+    first, second = (states(build(folder, lm_head="fresh")) for folder in (bert, changed))
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+    saved = states(build(bert))
+    assert not torch.equal(first["predictions.transform.dense.weight"], saved["predictions.transform.dense.weight"])
+
+
+def test_a_fresh_head_beside_the_backbones_own_pooler(tiny_bert, tmp_path, sentences, batch):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="pooler")
+    method = MLM(encoder, MLM.Arguments(lm_head="fresh")).train()
+    steps(method, batch(method, sentences[:8]), count=1)
+    method.save(tmp_path / "saved")
+    loaded = SentenceEncoder.from_pretrained(tmp_path / "saved")
+    assert loaded.pooling == "pooler"
+    assert (abs(loaded.encode(sentences[:5]) - encoder.encode(sentences[:5])) < 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    "arguments, files",
+    [
+        ({}, (MODEL_FILES,)),
+        ({"lm_head": "fresh"}, ()),
+        ({"head": "pretrained"}, (MODEL_FILES,)),
+        ({"head": "pretrained", "condenser_weight": 1.0}, (MODEL_FILES, LATE_LAYERS)),
+        ({"head": "pretrained", "condenser_weight": 1.0, "lm_head": "fresh"}, (LATE_LAYERS,)),
+        ({"head": "top_layers", "condenser_weight": 1.0, "lm_head": "fresh"}, ()),
+    ],
+)
+def test_files_that_decide_a_run(arguments, files):
+    assert MLM.needs(MLM.Arguments(**arguments)).files == files
 
 
 # -- the late head's start ------------------------------------------------------------------------------------
@@ -213,6 +339,8 @@ def with_late_layers(bert, tmp_path):
         ({"condenser_weight": 1.0, "head": "top_layers"}, False),
         ({"condenser_weight": 1.0, "head": "random"}, False),
         ({"condenser_weight": 0.0, "head": "pretrained"}, False),
+        ({"condenser_weight": 1.0, "head": "pretrained", "lm_head": "fresh"}, True),
+        ({"condenser_weight": 1.0, "head": "random", "lm_head": "fresh"}, False),
     ],
 )
 def test_other_saved_late_layers_are_another_run_where_they_are_read(
@@ -298,9 +426,8 @@ def test_wrong_arguments(bert, tmp_path, sentences):
         build(bert, condenser_weight=1.0, late_layers=5, head="top_layers")
     with pytest.raises(ConfigError, match="head 'fresh' is unknown: choose one of pretrained, top_layers, random"):
         MLM.Arguments(head="fresh")
-    SentenceEncoder.from_pretrained(bert).save(tmp_path / "headless")
-    with pytest.raises(ConfigError, match="was saved without an MLM head"):
-        build(tmp_path / "headless")
+    with pytest.raises(ConfigError, match="lm_head 'random' is unknown: choose one of pretrained, fresh"):
+        MLM.Arguments(lm_head="random")
     with pytest.raises(ConfigError, match=r"with augmentation 'word_deletion\(0.2\)' holds anchor, positive"):
         runs.run(config(bert, tmp_path, sentences, augmentation="word_deletion(0.2)"))
     with pytest.raises(ConfigError, match="rows, less than one batch of 512"):

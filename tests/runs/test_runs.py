@@ -154,18 +154,6 @@ def test_emulated_bf16_is_told(config, monkeypatch, capsys):
     assert "fp32" in capsys.readouterr().err
 
 
-def test_grid_validates_everything_before_the_first_run(config, monkeypatch):
-    monkeypatch.setattr(running, "run", lambda *a, **k: pytest.fail("started"))
-    with pytest.raises(ConfigError, match="temperature"):
-        runs.grid(config, {"temperature": [0.05, -1.0]})
-
-
-def test_grid_rows(config):
-    frame = runs.grid(config, {"temperature": [0.05, 0.5], "seed": [1, 2]})
-    assert frame[["temperature", "seed"]].to_numpy().tolist() == [[0.05, 1], [0.05, 2], [0.5, 1], [0.5, 2]]
-    assert frame.run_id.nunique() == 4 and frame.dev.notna().all()
-
-
 @pytest.mark.parametrize(
     "change, error, words",
     [

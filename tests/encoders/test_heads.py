@@ -1,0 +1,99 @@
+"""The MLM head: read from what was saved, or new; see tests/methods/test_mlm.py for its training."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    BertConfig,
+    CamembertConfig,
+    RobertaConfig,
+    XLMRobertaConfig,
+)
+
+from lib.checks import ConfigError
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import fresh_mlm_head, mlm_head
+from lib.encoders.packed import MODEL_TYPES
+from lib.methods import REGISTRY
+
+CONFIGS = {kind.model_type: kind for kind in (BertConfig, RobertaConfig, XLMRobertaConfig, CamembertConfig)}
+SIZES = {"vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 1}
+
+
+@pytest.fixture(params=[(family, tied) for family in MODEL_TYPES for tied in (True, False)], ids=str)
+def backbone(request):
+    """One of each family, from nowhere, with an activation that is not the usual one; its config ties or not."""
+    family, tied = request.param
+    config = CONFIGS[family](
+        **SIZES, intermediate_size=64, max_position_embeddings=40, hidden_act="relu", tie_word_embeddings=tied
+    )
+    torch.manual_seed(0)
+    model = AutoModel.from_config(config, add_pooling_layer=False)
+    model.config._name_or_path = "nowhere/at-all"
+    return model
+
+
+def parts(head):
+    """Dense layer, LayerNorm, decoder and output bias of either family's head."""
+    predictions = getattr(head, "predictions", head)
+    transform = getattr(predictions, "transform", predictions)
+    norm = transform.LayerNorm if hasattr(transform, "LayerNorm") else transform.layer_norm
+    return transform.dense, norm, predictions.decoder, predictions.bias
+
+
+def test_a_fresh_head_starts_near_the_identity(backbone, monkeypatch):
+    monkeypatch.setattr(AutoModelForMaskedLM, "from_pretrained", lambda *args, **kwargs: pytest.fail("it reads"))
+    dense, norm, decoder, bias = parts(fresh_mlm_head(backbone))
+    noise = (dense.weight - torch.eye(64)).detach()
+    assert 0.019 < noise.std() < 0.021 and abs(noise.mean()) < 0.0015 and noise.abs().max() < 0.12
+    assert 0.014 < noise.diagonal().std() < 0.026  # 1 was added to it, not put in its place
+    assert torch.equal(norm.weight, torch.ones(64)) and not norm.bias.any()
+    assert not dense.bias.any() and not bias.any() and bias.shape == (60,)
+    assert decoder.weight is backbone.get_input_embeddings().weight and decoder.bias is bias
+    assert torch.equal(parts(fresh_mlm_head(backbone, weight_std=0.0))[0].weight, torch.eye(64))
+
+
+def test_a_fresh_head_computes_what_the_family_computes(backbone):
+    head = fresh_mlm_head(backbone)
+    dense, norm, decoder, bias = parts(head)
+    with torch.no_grad():
+        for parameter in (dense.bias, norm.weight, norm.bias, bias):
+            parameter.normal_()
+    x = torch.randn(3, 5, 64)
+    activation = F.relu if backbone.config.model_type == "bert" else F.gelu  # RoBERTa's class has no choice
+    inner = F.layer_norm(activation(x @ dense.weight.T + dense.bias), (64,), norm.weight, norm.bias, norm.eps)
+    expected = inner @ backbone.get_input_embeddings().weight.T + bias
+    torch.testing.assert_close(head(x), expected, rtol=1e-4, atol=1e-5)
+    assert norm.eps == backbone.config.layer_norm_eps
+    model = AutoModelForMaskedLM.from_config(copy.deepcopy(backbone.config))
+    assert type(head) in {type(module) for module in model.children()}
+
+
+def test_a_fresh_head_leaves_the_backbone_as_it_is(backbone):
+    config = copy.deepcopy(backbone.config.to_dict())
+    weights = {name: tensor.clone() for name, tensor in backbone.state_dict().items()}
+    fresh_mlm_head(backbone)
+    assert backbone.config.to_dict() == config
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in backbone.state_dict().items())
+
+
+def test_the_seed_decides_a_fresh_head(backbone):
+    weights = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        weights.append(parts(fresh_mlm_head(backbone))[0].weight)
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+def test_without_a_saved_head_the_mlm_term_of_simcse_names_its_own_way_out(tiny_bert, tmp_path):
+    SentenceEncoder.from_pretrained(tiny_bert).save(tmp_path / "headless")
+    simcse, encoder = REGISTRY["simcse"], SentenceEncoder.from_pretrained(tmp_path / "headless")
+    with pytest.raises(ConfigError, match="was saved without an MLM head: .* or set mlm_weight to 0.$") as caught:
+        simcse(encoder, simcse.Arguments(mlm_weight=0.1))
+    assert "lm_head" not in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="was saved without an MLM head: buy one.$"):
+        mlm_head(encoder.backbone, tied=True, advice="buy one")
