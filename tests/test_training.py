@@ -54,6 +54,38 @@ def build(tiny_bert, sentences, **options):
     return method, corpus, config
 
 
+def test_steps_are_reported_in_place_of_a_bar(tiny_bert, sentences, tmp_path, monkeypatch, capsys):
+    """Those of an earlier process come first."""
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
+    seen, checkpoint = [], tmp_path / "checkpoint.pt"
+
+    def report(n, **values):
+        seen.append(n)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    method, corpus, config = build(tiny_bert, sentences)
+    with pytest.raises(KeyboardInterrupt):
+        training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_steps=report)
+    method, corpus, config = build(tiny_bert, sentences)
+    training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_steps=report)
+    assert seen == [1] * 4 + [3] + [1] * 10 and capsys.readouterr().err == ""
+
+
+def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences, dev, monkeypatch):
+    monkeypatch.setattr(training, "_first_metrics", {})
+    counted, real = [], training.dev_metrics
+    monkeypatch.setattr(training, "dev_metrics", lambda *a: counted.append(1) or real(*a))
+    first = [
+        training.train(*build(tiny_bert, sentences, max_steps=4, **options), dev=dev).history.iloc[0]
+        for options in ({}, {"seed": 7}, {"pooling": "cls"})
+    ]
+    assert len(counted) == 3 + 2  # after step 4 of each, and before step 1 of two encoders
+    assert first[0].dev == first[1].dev != first[2].dev
+    assert first[0].dev == real(build(tiny_bert, sentences)[0].encoder.encode, dev)["dev"]
+
+
 def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
     method, corpus, config = build(tiny_bert, sentences, epochs=3, trace_until=10)
     trained = training.train(method, corpus, config, dev=dev)

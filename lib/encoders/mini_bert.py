@@ -14,6 +14,7 @@ import shutil
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ RARE = 1e-5  # share of the text below which a character beyond ASCII is no word
 SMOOTHING = 1e-3  # a in the weight a / (a + p) of a piece with share p of the text
 LOGARITHM = 0.12  # of its logarithm, in the first dimension of the embeddings: -0.5 for the most frequent pieces
 GAIN = 1.0  # of that dimension, about 2 times the logarithm after LayerNorm, in the attention scores
+STAND_IN_ROWS = 2_000  # of the text, from which a stand-in takes its vocabulary
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
@@ -127,7 +129,7 @@ def build(
     Args:
         sentences: the corpus.
         folder: created if needed.
-        vocabulary: number of lower-case word pieces.
+        vocabulary: number of lower-case word pieces, more than hidden.
         hidden, layers, heads, intermediate, max_positions: size of the BERT.
         window: of the word vectors.
         averaging: False leaves all weights random, as BERT starts.
@@ -139,12 +141,18 @@ def build(
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
     sizes = {"hidden": hidden, "layers": layers, "heads": heads, "intermediate": intermediate, "window": window}
-    for name, size in sizes.items():
+    for name, size in (sizes | {"max_positions": max_positions}).items():
         check_range(name, size, 1)
     if hidden % heads:
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
+    if vocabulary <= hidden:
+        raise ConfigError(f"vocabulary {vocabulary:,} must be more than the {hidden} dimensions of hidden.")
     folder = Path(folder)
     pieces = train_vocabulary(sentences, vocabulary)
+    if len(pieces) > vocabulary:
+        raise ConfigError(
+            f"vocabulary {vocabulary:,} is too small: special tokens and single characters alone are {len(pieces):,}."
+        )
     if len(pieces) <= hidden:
         raise ConfigError(
             f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} "
@@ -204,17 +212,36 @@ def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, 
     return np.column_stack([LOGARITHM * weights, vectors]).astype(np.float32)
 
 
+def start_folder(corpus: Corpus, **shape: Any) -> Path:
+    """Where `start` keeps what it builds for this corpus and shape; nothing is built."""
+    versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
+    key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
+    name = "averaging start" if shape.get("averaging", True) else "random start"  # what tables call this backbone
+    return paths.cache() / "backbones" / key.hexdigest()[:12] / name
+
+
 def start(corpus: Corpus, **shape: Any) -> Path:
     """The folder that `build` writes for this corpus and shape: from the cache, or built now.
 
     Raises:
         ConfigError: see `build`.
     """
-    versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
-    key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
-    name = "averaging start" if shape.get("averaging", True) else "random start"  # what tables call this backbone
-    path = paths.cache() / "backbones" / key.hexdigest()[:12] / name
+    path = start_folder(corpus, **shape)
     return paths.made_once(path, lambda folder: build(corpus.columns[0], folder, **shape), folder=True)
+
+
+def stand_in(corpus: Corpus, **shape: Any) -> Path:
+    """A random BERT of this shape in about a second, for checks before `start` is built: its vocabulary comes from a
+    sample of the corpus.
+
+    Raises:
+        ConfigError: see `build`; the whole corpus is read before too little text is said to be the reason.
+    """
+    for rows in (STAND_IN_ROWS, 10 * STAND_IN_ROWS):
+        if rows < len(corpus):
+            with suppress(ConfigError):
+                return start(corpus.sample(rows, seed=0), **shape | {"averaging": False})
+    return start(corpus, **shape | {"averaging": False})
 
 
 def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:

@@ -5,7 +5,7 @@ import torch
 
 from lib.analysis import cost
 from lib.checks import EncoderError
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum
 
 
@@ -38,3 +38,17 @@ def test_without_layer_norms_only_the_last_layers_change(tiny_bert, sentences):
     assert abs(cost.without_layer_norms(encoder, 0).encode(sentences[:4]) - before).max() == 0
     with pytest.raises(EncoderError, match="has 2"):
         cost.without_layer_norms(encoder, 3)
+
+
+def test_encoders_that_embed_differently_have_different_fingerprints(tiny_bert, sentences):
+    """Scores are kept under the fingerprint: two of these with the same one would share a number."""
+    one, two = SentenceEncoder.from_pretrained(tiny_bert), SentenceEncoder.from_pretrained(tiny_bert, pooling="mean")
+    twins = EncoderSum([one, two])
+    variants = [cost.without_layer_norms(encoder, n) for encoder in (one, two, twins) for n in range(3)]
+    variants += [ensemble.with_pooling(encoder, "first_last_mean") for encoder in (one, twins)]
+    variants += [ensemble.merge([twins, one], weights) for weights in ([0.3, 0.7], [0.7, 0.3])]
+    vectors = [encoder.encode(sentences[:4]) for encoder in variants]
+    assert len({encoder.fingerprint() for encoder in variants}) == len(variants) == 13
+    assert all(abs(a - b).max() > 1e-4 for i, a in enumerate(vectors) for b in vectors[:i])
+    assert cost.without_layer_norms(one, 0).fingerprint() == one.fingerprint()
+    assert ensemble.with_pooling(two, "cls").fingerprint() == one.fingerprint()

@@ -124,24 +124,46 @@ def test_start_is_built_once(corpus, monkeypatch):
     real = mini_bert.build
     monkeypatch.setattr(mini_bert, "build", counted)
     text = Corpus("text", (tuple(corpus[:100]),))
+    expected = mini_bert.start_folder(text, **SIZES)
+    assert not expected.exists()
     folder = mini_bert.start(text, **SIZES)
-    assert folder == mini_bert.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
+    assert folder == expected == mini_bert.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
     assert not list(folder.parent.glob(f".{folder.name}-*"))  # nothing half-written is left
     assert mini_bert.start(text, **SIZES | {"layers": 3}) != folder
+
+
+def test_a_stand_in_has_the_shape_and_reads_little_of_the_text(corpus, monkeypatch):
+    read, real = [], mini_bert.build
+    monkeypatch.setattr(mini_bert, "build", lambda rows, *a, **k: read.append(len(rows)) or real(rows, *a, **k))
+    monkeypatch.setattr(mini_bert, "STAND_IN_ROWS", 30)
+    text = Corpus("text", (tuple(corpus),))
+    encoder = SentenceEncoder.from_pretrained(mini_bert.stand_in(text, **SIZES))
+    real_shape = SentenceEncoder.from_pretrained(mini_bert.start(text, **SIZES)).backbone.config
+    shape = encoder.backbone.config
+    for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
+        assert getattr(shape, name) == getattr(real_shape, name)
+    assert shape.max_position_embeddings == SIZES["max_positions"] and read == [30, 500]
+    mini_bert.stand_in(text, **SIZES | {"hidden": 280})  # 30 rows have fewer word pieces
+    assert read[2] == 30 < read[-1]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"hidden": 33}, "cannot be divided among 2 heads"),
-        ({"hidden": 400}, "too few for vectors of 400 dimensions"),
+        ({"hidden": 280}, "too few for vectors of 280 dimensions"),
+        ({"hidden": 300}, "vocabulary 300 must be more than the 300 dimensions of hidden"),
+        ({"vocabulary": 40}, "vocabulary 40 is too small: special tokens and single characters alone are 109"),
         ({"layers": 0}, "layers must be at least 1"),
+        ({"max_positions": 0}, "max_positions must be at least 1"),
     ],
 )
 def test_sizes_that_do_not_fit(corpus, tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
-        mini_bert.build(corpus[:50], tmp_path / "built", **SIZES | change)
+        mini_bert.build(corpus[:20], tmp_path / "built", **SIZES | change)
     assert not (tmp_path / "built").exists()
+    with pytest.raises(ConfigError, match=message):
+        mini_bert.stand_in(Corpus("text", (tuple(corpus[:20]),)), **SIZES | change)
 
 
 def test_a_vocabulary_that_does_not_fit_the_weights(folder, tmp_path):

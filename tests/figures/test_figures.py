@@ -182,6 +182,25 @@ def test_the_energy_figure_says_how_much_of_the_correlation_is_training():
     assert figures.energy_scatter(frame[1:]).axes[0].get_title() == "rank correlation -1.00"
 
 
+@pytest.mark.parametrize("name", ["seeds", "energy", "shares", "attention"])
+def test_every_backbone_has_its_own_panels(name):
+    frames = {"seeds": SWEEP.assign(method="a"), "energy": ENERGY, "shares": SHARES, "attention": MAPS}
+    draw = {
+        "seeds": lambda frame: figures.seed_spread(frame, ylabel="score"),
+        "energy": figures.energy_scatter,
+        "shares": figures.token_shares,
+        "attention": lambda frame: figures.attention_maps(frame, ["[CLS]", "x"]),
+    }[name]
+    one = frames[name].assign(backbone="first")
+    smaller = one[one.encoder != "b"] if "encoder" in one else one
+    count = len([ax for ax in draw(one).axes if ax.get_visible()])
+    fig = draw(pd.concat([one, smaller.assign(backbone="second")]))
+    panels = [ax for ax in fig.axes if ax.get_visible()]
+    expected = {"seeds": 2, "energy": 2, "shares": 3, "attention": 3 * 2 + 1}  # the last one: with the bar of colours
+    assert len(panels) == expected[name] and count == len([ax for ax in draw(frames[name]).axes])
+    assert any("second" in ax.get_title() for ax in panels)
+
+
 def test_profile_and_note_stand_under_the_picture():
     fig = DRAWN["seeds"]()
     figures.save_figure(fig, "x", SWEEP, profile="demo", note="test, seed 1")

@@ -1,6 +1,7 @@
 """What every committed notebook and parameter file must keep to."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -14,11 +15,12 @@ import yaml
 from lib.batch.jobs import expand
 from lib.batch.parameters import check, declared, notebook_of
 from lib.config import RunConfig
+from lib.runs import ROW_COLUMNS, published
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PARAMS = sorted((ROOT / "params").glob("*/*.yaml"))
-KNOWN_TAGS = {"parameters", "nbval-check-output", "nbval-ignore-output", "nbval-skip", "remove-cell"}
+KNOWN_TAGS = {"parameters", "plan", "nbval-check-output", "nbval-ignore-output", "nbval-skip", "remove-cell"}
 
 
 def code_cells(notebook):
@@ -57,6 +59,26 @@ def test_one_literal_parameters_cell_with_typed_and_commented_lines(notebook):
     assert {tag for cell in content.cells for tag in cell.metadata.get("tags", [])} <= KNOWN_TAGS
 
 
+def test_what_a_notebook_trains_stands_in_its_plan(notebook):
+    """The third code cell, which stands on the parameters alone; no other cell trains."""
+    path, content = notebook
+    cells = code_cells(content)
+    assert [i for i, cell in enumerate(cells) if "plan" in cell.metadata.get("tags", [])] == [2]
+    tree = ast.parse(cells[2].source)
+    assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body[:2]), "its imports come first"
+    calls = [
+        ast.unparse(node.func)
+        for cell in cells
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.Call)
+    ]
+    assert calls.count("Plan") == calls.count("plan.preflight") == 1
+    assert not {"runs.run", "run", "train", "runs.publish"} & set(calls)
+    kinds, _ = declared(path)
+    assert ("publish" in kinds) == any(call == "plan.publish" for call in calls)
+    assert ("publish" in kinds) == (not path.stem.startswith("0_"))
+
+
 def test_headings_in_order_and_prose_before_code(notebook):
     _, content = notebook
     text = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
@@ -88,13 +110,15 @@ def test_parameter_files_fit_their_notebook_and_say_what_to_expect(path):
 
 def test_every_published_row_has_its_provenance():
     files = sorted((ROOT / "results").glob("*/*.csv"))
-    assert files
+    assert files and not list((ROOT / "results").glob("*.py"))
     for path in files:
-        assert path.with_suffix(".provenance.json").is_file()
-        header = path.read_text(encoding="utf8").splitlines()[0]
-        rows = "paper,table,method,backbone,profile,task,split,protocol,aggregation,metric,value,seed,run_id"
-        by_layer = {"layer", "value", "seed", "run_id"} <= set(header.split(","))
-        assert header == rows or by_layer, path
+        columns = path.read_text(encoding="utf8").splitlines()[0].split(",")
+        assert columns == ROW_COLUMNS or {"backbone", "layer", "value", "seed", "run_id"} <= set(columns), path
+        frame = published(path.parent.name, path.stem, columns=columns)
+        measured = [column for column in columns if column not in ("value", "run_id")]
+        assert not frame.duplicated(measured).any(), path
+        provenance = json.loads(path.with_suffix(".provenance.json").read_text(encoding="utf8"))
+        assert provenance["notes"] and set(frame.run_id) - {""} <= set(provenance["runs"])
 
 
 BLOCK_NETWORK = """

@@ -124,7 +124,7 @@ def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
     path = runs.publish(rows, "demo", "x", "A note.")
     assert runs.published("demo", "x").value.tolist() == [1.23]
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
-    assert provenance["note"] == "A note." and provenance["runs"][finished.id]["rows"] == 200
+    assert provenance["notes"] == ["A note."] and provenance["runs"][finished.id]["rows"] == 200
     assert runs.published("demo", "nothing").empty
 
 
@@ -138,12 +138,10 @@ def test_publishing_again_can_keep_what_was_not_measured_again(config, tmp_path,
 
     runs.publish(pd.concat([rows("a", 1.0, finished.id), rows("b", 2.0, "")]), "demo", "x", "First.")
     shutil.rmtree(finished.folder)  # another machine: the run itself is gone
-    path = runs.publish(rows("b", 3.0, ""), "demo", "x", "Second.", extend=True)
+    path = runs.publish(rows("b", 3.0, ""), "demo", "x", "Second.")
     assert runs.published("demo", "x").set_index("task").value.to_dict() == {"a": 1.0, "b": 3.0}
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
-    assert provenance["note"] == "Second." and provenance["runs"][finished.id]["rows"] == 200
-    runs.publish(rows("b", 4.0, ""), "demo", "x", "Third.")
-    assert runs.published("demo", "x").value.tolist() == [4.0]
+    assert provenance["notes"] == ["First.", "Second."] and provenance["runs"][finished.id]["rows"] == 200
 
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):
