@@ -12,7 +12,7 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from lib.analysis.geometry import attention_shares, cls_energy
+from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import pad, token_batches
@@ -211,6 +211,36 @@ def mean_attention(
     mean = _mean_over_sentences(encoder, ids, batch_tokens, measure) if ids else np.empty((0, length, length))
     layer, query, key = np.indices(mean.shape).reshape(3, -1)
     return pd.DataFrame({"layer": layer, "query": query, "key": key, "value": mean.flatten()})
+
+
+def sentence_maps(encoders: Mapping[str, SentenceEncoder], sentence: str) -> tuple[pd.DataFrame, list[str]]:
+    """Attention of every layer over one sentence, mean over heads, without dropout.
+
+    encoders: with one tokenizer. Returns: encoder, layer, query, key, value; and the word pieces of the sentence.
+    """
+    frames = []
+    for name, encoder in encoders.items():
+        ids = encoder.tokenize([sentence])[0]
+        frames.append(mean_attention(encoder, [sentence], length=len(ids)).assign(encoder=name))
+    return pd.concat(frames, ignore_index=True), encoder.tokenizer.convert_ids_to_tokens(ids)
+
+
+@torch.no_grad()
+def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
+    """How evenly tokens look, and whether each looks elsewhere, without dropout; mean over heads, tokens, sentences.
+
+    Returns:
+        Indexed by layer: `entropy` (see `geometry.attention_entropy`), and `difference of the rows`, the total
+        variation between the attention of a token and the mean of all, 0 (all alike) to 1.
+    """
+    layers, values = range(encoder.backbone.config.num_hidden_layers), []
+    with _mode(encoder):
+        for sentence in sentences:
+            maps = attention_of(encoder, [sentence], layers)[0][:, 0]
+            difference = (maps - maps.mean(-2, keepdim=True)).abs().sum(-1) / 2
+            values.append(torch.stack([attention_entropy(maps), difference], -1).mean((1, 2)))
+    means = torch.stack(values).mean(0).cpu().numpy()
+    return pd.DataFrame(means, columns=["entropy", "difference of the rows"]).rename_axis("layer")
 
 
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:

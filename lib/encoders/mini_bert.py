@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import scipy.sparse
 import torch
 from safetensors.torch import load_file, save_file
@@ -29,6 +30,7 @@ from lib import paths
 from lib.checks import ConfigError, check_range
 from lib.data import Corpus
 from lib.encoders.heads import average_layers
+from lib.session import quiet
 
 FORMAT = 5  # count up when the construction below changes: caches of an older format are ignored
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -147,6 +149,13 @@ def build(
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
     if vocabulary <= hidden:
         raise ConfigError(f"vocabulary {vocabulary:,} must be more than the {hidden} dimensions of hidden.")
+    parameters = vocabulary * hidden + layers * (4 * hidden**2 + 2 * hidden * intermediate)
+    if 16 * parameters > psutil.virtual_memory().available:  # weights, gradient and Adam's two moments
+        raise ConfigError(
+            f"a BERT of {layers} layers with hidden {hidden} and intermediate {intermediate} has {parameters:.1e} "
+            "parameters, too many for the free memory: take smaller sizes."
+        )
+    quiet()
     folder = Path(folder)
     pieces = train_vocabulary(sentences, vocabulary)
     if len(pieces) > vocabulary:

@@ -17,6 +17,7 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     frame: encoder, layer, query, key (positions), value; perhaps backbone. tokens: the word pieces of the sentence.
     """
     if "backbone" in frame and frame.backbone.nunique() > 1:
+        frame = pd.concat(part for _, part in frame.groupby("backbone", sort=False))
         frame = frame.assign(encoder=frame.backbone + "\n" + frame.encoder)
     encoders = frame.groupby("encoder", sort=False)
     shape = (len(encoders), encoders.layer.nunique().max())
@@ -82,10 +83,11 @@ def token_shares(frame: pd.DataFrame) -> Figure:
             ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
         ax.set(title=encoder, xlabel="layer")
+    first_row = [ax for ax, *_ in encoders if ax.get_subplotspec().is_first_row()]
     for ax, *_ in encoders:
         if ax.get_subplotspec().is_first_col():
             ax.set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
-    ax.legend(**OUTSIDE)
+    first_row[-1].legend(**OUTSIDE)
     return fig
 
 
@@ -97,7 +99,8 @@ def energy_scatter(frame: pd.DataFrame) -> Figure:
     """
     fig, backbones = backbone_panels(frame, width=5.6, height=3.8)
     for ax, backbone, rows in backbones:
-        for encoder, part in rows.groupby("encoder", sort=False):
+        for encoder in frame.encoder.unique():  # the same symbols in all panels
+            part = rows[rows.encoder == encoder]
             ax.plot(part.energy, part.score, ls="", color=colour(encoder), mfc="none", ms=7, label=encoder)
         trained = rows[rows.encoder != "untuned"]
         title = f"rank correlation {rows.energy.corr(rows.score, method='spearman'):.2f}"

@@ -93,6 +93,7 @@ class Plan:
         self._groups: dict[str, list[PlannedRun]] = {}
         self._finished: dict[PlannedRun, Run] = {}
         self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
+        self._per_score: float | None = None  # seconds expected
         self._total = self._done = 0.0  # of the bar, in expected seconds
         self._shared = Shared()
 
@@ -340,6 +341,7 @@ class Plan:
             with self._bar(
                 planned.name, lambda: self._estimate().get(planned, 0.0), steps=times.steps(planned.config)
             ) as on_steps:
+                self._shared.clear()  # whole corpora: training needs the memory
                 self._finished[planned] = run(config, show_progress=self.show_progress, on_steps=on_steps)
         return self._finished[planned]
 
@@ -353,8 +355,10 @@ class Plan:
 
     def _score_seconds(self) -> float:
         """Of one encoder of the kind that the plan trains first."""
-        first = next(iter(self), None)
-        return times.of_score(self.tasks, first.config, self._shared) if first and self.tasks else 0.0
+        if self._per_score is None:
+            first = next(iter(self), None)
+            self._per_score = times.of_score(self.tasks, first.config, self._shared) if first and self.tasks else 0.0
+        return self._per_score
 
     def _estimate(self) -> dict[PlannedRun, float]:
         """Seconds expected for each run that is not in the store; a run of several groups counts in the first."""
@@ -381,9 +385,11 @@ class Plan:
             self._done = min(self._done + n * piece / steps, start + piece)
             bar.update(self._done - bar.n, **values)
 
-        yield advance
-        self._done = start + piece
-        bar.close()
+        try:
+            yield advance
+        finally:
+            self._done = start + piece
+            bar.close()
 
 
 def _signs(values: Mapping[str, Any]) -> dict[str, Any]:

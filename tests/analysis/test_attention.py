@@ -113,3 +113,22 @@ def test_cls_energies_are_those_of_each_sentence(encoder, sentences):
     for batch_tokens in (12, 2048):
         energies = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
         np.testing.assert_allclose(energies, expected, rtol=1e-5)
+
+
+def test_maps_of_one_sentence_are_means_over_heads(encoder, sentences):
+    frame, tokens = attention.sentence_maps({"a": encoder, "b": encoder}, sentences[0])
+    maps, _ = attention.attention_of(encoder.eval(), sentences[:1], range(2))
+    assert tokens[0] == "[CLS]" and len(tokens) == maps.size(-1)
+    assert np.allclose(frame[frame.encoder == "b"].value, maps[:, 0].mean(1).detach().flatten(), atol=1e-6)
+
+
+def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(encoder, sentences, monkeypatch):
+    uniform, own = torch.full((1, 1, 1, 4, 4), 0.25), torch.eye(4)[None, None, None]
+    given = {"uniform": uniform, "own token": own, "first token": own[..., :1, :].expand(-1, -1, -1, 4, -1)}
+    monkeypatch.setattr(attention, "attention_of", lambda _, texts, layers: (given[texts[0]], None))
+    found = {name: attention.row_differences(encoder, [name]).loc[0].round(6).tolist() for name in given}
+    assert found == {"uniform": [1.0, 0.0], "own token": [0.0, 0.75], "first token": [0.0, 0.0]}
+    monkeypatch.undo()
+    table = attention.row_differences(encoder, sentences[:3])
+    each = [attention.row_differences(encoder, [sentence]) for sentence in sentences[:3]]
+    assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [0, 1]

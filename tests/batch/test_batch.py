@@ -244,12 +244,13 @@ def test_the_rest_of_a_notebook_is_remembered(tmp_path, asked, fake):
 WRONG = {
     "1_simcse": {
         "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
-        "transfer_tasks=[nonsense]": "transfer task 'nonsense' is unknown",
+        "transfer_tasks=[nonsense]": "transfer_tasks 'nonsense' is unknown",
         "evaluation_tasks=[STS12, STS13]": "give one task, or STS12",
         "temperatures=[]": "the list of values for temperature is empty",
         "dropout_rates=[0.1, 0.1]": "names the same run twice",
         "batch_sizes=[1]": "batch_size must be at least 2",
-        "seeds=[]": "is empty",
+        "seeds=[]": "the number of seeds must be at least 1",
+        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
         "triples=nowhere.csv": "no such file",
         "publish=true": "demo profile are not results",
     },
@@ -259,6 +260,10 @@ WRONG = {
         "ami_weights=[-1.0]": "ami_weight must be",
         "term_weights=[0.1, 0.1]": "names the same run twice",
         "seeds=[42, 42]": "names the same run twice",
+        "seeds=[]": "the number of seeds must be at least 1",
+        "few_shot_sizes=[]": "the number of few_shot_sizes must be at least 1",
+        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
+        "choice_seed=42": "choice_seed 42 is one of seeds",
         "evaluation_tasks=[]": "give one task",
     },
     "5_jtcse": {
@@ -280,6 +285,7 @@ WRONG = {
 }  # fmt: skip
 
 
+@pytest.mark.notebook  # in the common cache: reading the doc strings anew takes half a minute
 @pytest.mark.parametrize(("stem", "assignment"), [(stem, one) for stem, values in WRONG.items() for one in values])
 def test_what_only_a_notebook_knows_is_checked_before_a_kernel(stem, assignment, monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)

@@ -127,7 +127,11 @@ def test_start_is_built_once(corpus, monkeypatch):
     expected = mini_bert.start_folder(text, **SIZES)
     assert not expected.exists()
     folder = mini_bert.start(text, **SIZES)
-    assert folder == expected == mini_bert.start(text, **SIZES) and (folder / "model.safetensors").is_file() and len(calls) == 1
+    assert (
+        folder == expected == mini_bert.start(text, **SIZES)
+        and (folder / "model.safetensors").is_file()
+        and len(calls) == 1
+    )
     assert not list(folder.parent.glob(f".{folder.name}-*"))  # nothing half-written is left
     assert mini_bert.start(text, **SIZES | {"layers": 3}) != folder
 
@@ -143,15 +147,16 @@ def test_a_stand_in_has_the_shape_and_reads_little_of_the_text(corpus, monkeypat
     for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         assert getattr(shape, name) == getattr(real_shape, name)
     assert shape.max_position_embeddings == SIZES["max_positions"] and read == [30, 500]
-    mini_bert.stand_in(text, **SIZES | {"hidden": 280})  # 30 rows have fewer word pieces
-    assert read[2] == 30 < read[-1]
+    mini_bert.stand_in(text, **SIZES | {"vocabulary": 3000, "hidden": 1000})  # 30 rows have fewer word pieces
+    assert read[2:] == [30, 300]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"hidden": 33}, "cannot be divided among 2 heads"),
-        ({"hidden": 280}, "too few for vectors of 280 dimensions"),
+        ({"vocabulary": 3000, "hidden": 1000}, "too few for vectors of 1000 dimensions"),
+        ({"intermediate": 10**9}, "parameters, too many for the free memory"),
         ({"hidden": 300}, "vocabulary 300 must be more than the 300 dimensions of hidden"),
         ({"vocabulary": 40}, "vocabulary 40 is too small: special tokens and single characters alone are 109"),
         ({"layers": 0}, "layers must be at least 1"),
