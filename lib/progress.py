@@ -30,6 +30,11 @@ class _Lines(_Bar):
             print(f"{self.desc} {share}{values}  about {time} left", file=sys.stderr, flush=True)
 
 
+def is_wanted() -> bool:
+    """Whether progress is shown at all: not with the environment variable CSE_PROGRESS=off."""
+    return os.environ.get("CSE_PROGRESS") != "off"
+
+
 def progress(
     *,
     total: float,
@@ -44,13 +49,18 @@ def progress(
     Args:
         total: amount of work.
         label: what is counted.
-        enabled: False shows nothing, and so does the environment variable CSE_PROGRESS=off.
+        enabled: False shows nothing.
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
         percent: the share that is done, not how much of how much.
     """
-    off = not enabled or os.environ.get("CSE_PROGRESS") == "off"
-    options = {"total": total, "desc": label, "initial": initial, "leave": False, "disable": off}
+    options = {
+        "total": total,
+        "desc": label,
+        "initial": initial,
+        "leave": False,
+        "disable": not (enabled and is_wanted()),
+    }
     if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
         shape = {"bar_format": "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"} if percent else {}
         return _Bar(**options, **shape, mininterval=0.5)

@@ -20,6 +20,7 @@ from lib import paths
 from lib.batch.jobs import Job
 from lib.batch.parameters import one_line
 from lib.checks import ConfigError, DataError, EncoderError
+from lib.progress import is_wanted
 from lib.runs import Plan, times
 
 DONE, FAILED, REFUSED, INTERRUPTED, KILLED = 0, 1, 2, 130, 138
@@ -62,7 +63,7 @@ def preview(job: Job, plan: Plan | None) -> str:
     sums, seconds = state.drop(columns="seconds").sum(), plan.seconds(job.notebook.stem)
     state["minutes"] = (state.pop("seconds") / 60).map("{:.1f}".format)
     counts = f"{sums.runs} runs: {sums.found} found, {sums['to train']} to train"
-    return f"{state}\n{counts}; about {timedelta(seconds=round(seconds))} with the evaluations, on this machine"
+    return f"{state}\n{counts}; about {_clock(seconds)} with the evaluations, on this machine"
 
 
 def execute(job: Job, plan: Plan | None = None) -> int:
@@ -70,7 +71,8 @@ def execute(job: Job, plan: Plan | None = None) -> int:
 
     The executed notebook is kept, also when it failed; how it ended is in its metadata, under `batch`.
     """
-    say(f"{job.notebook} -> {job.output}")
+    expected = f", about {_clock(plan.seconds(job.notebook.stem))} on this machine" if plan and is_wanted() else ""
+    say(f"{job.notebook} -> {job.output}{expected}")
     spent = times.read().get(times.SPENT, 0.0)
     job.output.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -98,9 +100,14 @@ def execute(job: Job, plan: Plan | None = None) -> int:
         notebook.metadata["batch"] = ending
         with paths.whole_file(job.output) as path:
             nbformat.write(notebook, path)
-    reason = reason.rstrip(".") or f"finished in {timedelta(seconds=int(seconds))}"
+    reason = reason.rstrip(".") or f"finished in {_clock(seconds)}"
     say(f"{job.notebook.name}: {reason}. Kept: {job.output}")
     return code
+
+
+def _clock(seconds: float) -> str:
+    """h:mm:ss"""
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _as_text(job: Job) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import evaluate_sts
-from lib.progress import progress
+from lib.progress import is_wanted, progress
 from lib.runs import store, times
 from lib.runs.prepare import FORMAT, Shared, preflight
 from lib.runs.running import find, run
@@ -374,7 +373,7 @@ class Plan:
     @contextmanager
     def _bar(self, label: str, expected: Callable[[], float], steps: int = 1) -> Iterator[Callable[..., None] | None]:
         """A bar of the whole plan; yields what advances it by steps of one piece of the work, `expected` seconds."""
-        if not self.show_progress or os.environ.get("CSE_PROGRESS") == "off" or not processes().is_main_process:
+        if not (self.show_progress and is_wanted() and processes().is_main_process):
             yield None
             return
         piece, start = expected(), self._done

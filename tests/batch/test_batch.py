@@ -50,6 +50,7 @@ def write(path: Path, *cells, parameters: str | None = PARAMETERS) -> Path:
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))  # the shared fixture leaves notebook tests alone
+    monkeypatch.setenv("CSE_PROGRESS", "off")
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
@@ -233,6 +234,14 @@ def test_a_dry_run_lists_the_runs_and_the_time_and_starts_nothing(tmp_path, aske
     assert "2 runs: 0 found, 2 to train; about 0:04:00 with the evaluations" in out and "seen in" not in out
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
+
+
+def test_the_expected_time_is_told_before_a_notebook_starts(tmp_path, asked, fake, monkeypatch, capsys):
+    monkeypatch.delenv("CSE_PROGRESS")
+    monkeypatch.setattr(planning.times, "of_training", lambda config, shared: 90.0)
+    monkeypatch.setattr(planning, "find", lambda config, shared: None)
+    assert main(["run", str(training(tmp_path))]) == 0
+    assert capsys.readouterr().err.splitlines()[0].endswith("t.ipynb, about 0:02:30 on this machine")
 
 
 def test_the_rest_of_a_notebook_is_remembered(tmp_path, asked, fake):
