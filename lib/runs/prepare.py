@@ -81,10 +81,12 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
-    if len(corpus) < config.batch_size and not needs.splits_long_rows:  # the loop counts the rows after splitting
+    rows = len(corpus)
+    if needs.splits_long_rows and rows < config.batch_size:  # the loop counts the rows after splitting
+        rows = len(encoder.tokenize(corpus.columns[0], config.max_length, split=True))
+    if rows < config.batch_size:
         raise ConfigError(
-            f"corpus {corpus.name!r} has {len(corpus)} rows, less than one batch of {config.batch_size}: "
-            "lower batch_size."
+            f"corpus {corpus.name!r} has {rows} rows, less than one batch of {config.batch_size}: lower batch_size."
         )
     return corpus, encoder, dev
 
