@@ -195,7 +195,7 @@ class Plan:
     def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
         """Check that the transfer tasks are known and there. Raises ConfigError, DataError."""
         for name in names:
-            check_choice("transfer task", name, TRANSFER_TASKS)
+            check_choice("transfer_tasks", name, TRANSFER_TASKS)
             load_transfer(data_dir, name)
         return list(names)
 
@@ -246,6 +246,7 @@ class Plan:
         rest = [seconds for kind, seconds in known.items() if kind.startswith(REST)]
         usual = statistics.median(rest) if rest else SECONDS_OF_THE_REST
         work = sum(self._estimate().values()) + self._scores * self._score_seconds()
+        self._shared.clear()  # whole corpora, which nothing needs until the kernel reads its own
         return work + known.get(self.rest_of(notebook), usual)
 
     def rest_of(self, notebook: str) -> str:

@@ -99,7 +99,7 @@ def test_tasks_that_cannot_be_scored(plan, config):
             plan.sts(names, config.data_folder(), encoders=1)
     with pytest.raises(DataError, match="nonsense"):
         plan.sts(["nonsense"], config.data_folder(), encoders=1)
-    with pytest.raises(ConfigError, match="transfer task 'nonsense' is unknown: choose one of MR"):
+    with pytest.raises(ConfigError, match="transfer_tasks 'nonsense' is unknown: choose one of MR"):
         plan.transfer(["nonsense"], config.data_folder())
     with pytest.raises(ConfigError, match="declare them with plan.sts"):
         plan.score(SentenceEncoder.from_pretrained(config.backbone))
