@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lib import paths
@@ -31,6 +32,7 @@ from lib.runs.running import find, run
 from lib.runs.store import Run
 
 REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
+HELD = 3  # encoders whose vectors of all test sentences are held: a sum follows its encoders (40 MB each at 384 dimensions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,8 @@ class Plan:
             raise ConfigError("publish: the numbers of the demo profile are not results; take profile small or paper.")
         self.profile, self.publishes, self.show_progress = profile, publish, show_progress
         self.tasks: list[STSTask] = []
-        self._scores = 0  # evaluations that are still to come
+        self._scores = 0  # encoders that are still to be scored
+        self._vectors: dict[str, np.ndarray] = {}  # fingerprint of an encoder -> of all test sentences [n, D]
         self._groups: dict[str, list[PlannedRun]] = {}
         self._finished: dict[PlannedRun, Run] = {}
         self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
@@ -179,10 +182,10 @@ class Plan:
         """The STS tasks (test) that `score` takes, read now.
 
         Args:
-            encoders: how many the notebook scores, for the expected time.
+            encoders: how many the notebook scores, for the expected time; a sum of encoders scored before it is none.
 
         Raises:
-                ConfigError: no task, one twice, or several without the average that tables quote.
+            ConfigError: no task, one twice, or several without the average that tables quote.
             DataError: unknown, missing or truncated.
         """
         several = len(names) != 1 and not set(STS_TASKS) <= set(names)  # they would have no average
@@ -190,6 +193,7 @@ class Plan:
             seven = ", ".join(STS_TASKS)
             raise ConfigError(f"evaluation_tasks {list(names)}: give one task, or {seven}, each once.")
         self.tasks, self._scores = [load_sts(data_dir, name) for name in names], encoders
+        self._vectors.clear()
         return self.tasks
 
     def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
@@ -278,7 +282,8 @@ class Plan:
     def score(self, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
         """Result rows (ROW_COLUMNS) of the tasks of `sts` for a run or an encoder: found, or computed once and kept.
 
-        An encoder in memory is known by its content: the same one is never scored twice.
+        An encoder in memory is known by its content: the same one is never scored twice, and the vectors of the last
+        ones are held for a sum of them.
 
         Args:
             labels: values of columns where they differ from the run's, or from those of the plan's first run.
@@ -286,7 +291,8 @@ class Plan:
         if not self.tasks:
             raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
         names = [task.name for task in self.tasks]
-        with self._bar(f"score {', '.join(names)}", self._score_seconds):
+        new = 1 if isinstance(encoder, Run) else len(self._not_held(encoder))
+        with self._bar(f"score {', '.join(names)}", lambda: new * self._score_seconds()):
             if isinstance(encoder, Run):
                 rows = encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
             else:
@@ -298,7 +304,7 @@ class Plan:
                 )
                 first = store.config_labels(next(iter(self)).config)
                 rows = store.label_rows(pd.read_csv(path), first | {"seed": ""}, **labels)
-        self._scores = max(0, self._scores - 1)
+        self._scores = max(0, self._scores - new)
         return rows
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
@@ -346,10 +352,28 @@ class Plan:
         return self._finished[planned]
 
     def _evaluate(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> pd.DataFrame:
-        start, parts = time.monotonic(), ensemble.parts(encoder)
-        rows = evaluate_sts(encoder.encode, self.tasks)
-        times.remember(times.kind_of_score(self.tasks, parts[0]), time.monotonic() - start, len(parts))
+        start, encoded = time.monotonic(), self._not_held(encoder)
+        rows = evaluate_sts(lambda sentences: self._encode(encoder, sentences), self.tasks)
+        if encoded:
+            times.remember(times.kind_of_score(self.tasks, encoded[0]), time.monotonic() - start, len(encoded))
         return rows
+
+    def _not_held(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> list[SentenceEncoder]:
+        """The encoders, alone or of a sum, that have to read the test sentences."""
+        parts = {part.fingerprint(): part for part in ensemble.parts(encoder)}
+        return [part for name, part in parts.items() if name not in self._vectors]
+
+    def _encode(self, encoder: SentenceEncoder | ensemble.EncoderSum, sentences: Sequence[str]) -> np.ndarray:
+        """As encoder.encode, from the vectors that are held."""
+        total = 0.0
+        for weight, part in zip(getattr(encoder, "weights", [1.0]), ensemble.parts(encoder), strict=True):
+            name = part.fingerprint()
+            held = self._vectors.pop(name, None)
+            self._vectors[name] = part.encode(sentences) if held is None else held  # the newest is the last one
+            total = total + weight * self._vectors[name]
+        while len(self._vectors) > HELD:
+            del self._vectors[next(iter(self._vectors))]
+        return total
 
     # --- Time ---
 

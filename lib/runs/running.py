@@ -51,7 +51,7 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
-        if show_progress and group.is_main_process and stored.provenance["commit"] != session.git_commit():
+        if show_progress and is_wanted() and group.is_main_process and stored.provenance["commit"] != session.git_commit():
             again = "delete its folder to train it again with the present code."
             print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
         return stored

@@ -227,6 +227,29 @@ def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
     assert run.config == finished.config
 
 
+def test_a_sum_takes_the_vectors_of_its_encoders(plan, config, monkeypatch, tiny_bert):
+    encoded, encode = [], SentenceEncoder.encode
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda self, *a, **k: encoded.append(1) or encode(self, *a, **k))
+    plan.run("main", config)
+    tasks = plan.sts(["demo"], config.data_folder(), encoders=3)
+    one, two, *more = (
+        SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling)
+        for pooling in ("cls", "mean", "first_last_mean", "embeddings_last_mean")
+    )
+    both = ensemble.EncoderSum([one, two], [0.3, 0.7])
+    expected = module.evaluate_sts(both.encode, tasks).value.tolist()
+    encoded.clear()
+    plan.score(one), plan.score(two)
+    assert plan.score(both).value.tolist() == expected and len(encoded) == 2
+    for encoder in more:  # the first one is no longer held
+        plan.score(encoder)
+    plan.score(ensemble.EncoderSum([one, two]))
+    assert len(encoded) == 5
+    plan.sts(["demo"], config.data_folder(), encoders=1)  # perhaps other sentences
+    plan.score(ensemble.EncoderSum([two, one]))
+    assert len(encoded) == 7
+
+
 # --- Publishing ---
 
 
