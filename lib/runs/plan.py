@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from lib import paths
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
@@ -24,15 +20,14 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
-from lib.evaluation import evaluate_sts
 from lib.progress import is_wanted, progress
 from lib.runs import store, times
-from lib.runs.prepare import FORMAT, Shared, preflight
+from lib.runs.prepare import Shared, preflight
 from lib.runs.running import find, run
+from lib.runs.scoring import Scores
 from lib.runs.store import Run
 
 REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
-HELD = 3  # encoders whose vectors of all test sentences are held: a sum follows its encoders (40 MB each at 384 dimensions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +84,8 @@ class Plan:
         if publish and profile == "demo":
             raise ConfigError("publish: the numbers of the demo profile are not results; take profile small or paper.")
         self.profile, self.publishes, self.show_progress = profile, publish, show_progress
-        self.tasks: list[STSTask] = []
-        self._scores = 0  # encoders that are still to be scored
-        self._vectors: dict[str, np.ndarray] = {}  # fingerprint of an encoder -> of all test sentences [n, D]
+        self._scores = Scores([])
+        self._to_score = 0  # encoders that are still to be scored
         self._groups: dict[str, list[PlannedRun]] = {}
         self._finished: dict[PlannedRun, Run] = {}
         self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
@@ -192,9 +186,8 @@ class Plan:
         if several or len(set(names)) < len(names):
             seven = ", ".join(STS_TASKS)
             raise ConfigError(f"evaluation_tasks {list(names)}: give one task, or {seven}, each once.")
-        self.tasks, self._scores = [load_sts(data_dir, name) for name in names], encoders
-        self._vectors.clear()
-        return self.tasks
+        self._scores, self._to_score = Scores([load_sts(data_dir, name) for name in names]), encoders
+        return self._scores.tasks
 
     def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
         """Check that the transfer tasks are known and there. Raises ConfigError, DataError."""
@@ -249,7 +242,7 @@ class Plan:
         known = times.read()
         rest = [seconds for kind, seconds in known.items() if kind.startswith(REST)]
         usual = statistics.median(rest) if rest else SECONDS_OF_THE_REST
-        work = sum(self._estimate().values()) + self._scores * self._score_seconds()
+        work = sum(self._estimate().values()) + self._to_score * self._score_seconds()
         self._shared.clear()  # whole corpora, which nothing needs until the kernel reads its own
         return work + known.get(self.rest_of(notebook), usual)
 
@@ -280,31 +273,18 @@ class Plan:
         return pd.DataFrame(rows)
 
     def score(self, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
-        """Result rows (ROW_COLUMNS) of the tasks of `sts` for a run or an encoder: found, or computed once and kept.
-
-        An encoder in memory is known by its content: the same one is never scored twice, and the vectors of the last
-        ones are held for a sum of them.
+        """Result rows (ROW_COLUMNS) of the tasks of `sts` for a run or an encoder: see `lib.runs.scoring.Scores`.
 
         Args:
             labels: values of columns where they differ from the run's, or from those of the plan's first run.
         """
-        if not self.tasks:
+        if not self._scores.tasks:
             raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
-        names = [task.name for task in self.tasks]
-        new = 1 if isinstance(encoder, Run) else len(self._not_held(encoder))
+        names = [task.name for task in self._scores.tasks]
+        new = 1 if isinstance(encoder, Run) else len(self._scores.not_held(encoder))
         with self._bar(f"score {', '.join(names)}", lambda: new * self._score_seconds()):
-            if isinstance(encoder, Run):
-                rows = encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
-            else:
-                key = [FORMAT, encoder.fingerprint(), [task.fingerprint() for task in self.tasks]]
-                name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-                path = paths.made_once(
-                    paths.runs() / "scores" / f"{name}.csv",
-                    lambda new: self._evaluate(encoder).to_csv(new, index=False),
-                )
-                first = store.config_labels(next(iter(self)).config)
-                rows = store.label_rows(pd.read_csv(path), first | {"seed": ""}, **labels)
-        self._scores = max(0, self._scores - new)
+            rows = self._scores.of(encoder, store.config_labels(next(iter(self)).config), **labels)
+        self._to_score = max(0, self._to_score - new)
         return rows
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
@@ -351,37 +331,13 @@ class Plan:
                 self._finished[planned] = run(config, show_progress=self.show_progress, on_steps=on_steps)
         return self._finished[planned]
 
-    def _evaluate(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> pd.DataFrame:
-        start, encoded = time.monotonic(), self._not_held(encoder)
-        rows = evaluate_sts(lambda sentences: self._encode(encoder, sentences), self.tasks)
-        if encoded:
-            times.remember(times.kind_of_score(self.tasks, encoded[0]), time.monotonic() - start, len(encoded))
-        return rows
-
-    def _not_held(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> list[SentenceEncoder]:
-        """The encoders, alone or of a sum, that have to read the test sentences."""
-        parts = {part.fingerprint(): part for part in ensemble.parts(encoder)}
-        return [part for name, part in parts.items() if name not in self._vectors]
-
-    def _encode(self, encoder: SentenceEncoder | ensemble.EncoderSum, sentences: Sequence[str]) -> np.ndarray:
-        """As encoder.encode, from the vectors that are held."""
-        total = 0.0
-        for weight, part in zip(getattr(encoder, "weights", [1.0]), ensemble.parts(encoder), strict=True):
-            name = part.fingerprint()
-            held = self._vectors.pop(name, None)
-            self._vectors[name] = part.encode(sentences) if held is None else held  # the newest is the last one
-            total = total + weight * self._vectors[name]
-        while len(self._vectors) > HELD:
-            del self._vectors[next(iter(self._vectors))]
-        return total
-
     # --- Time ---
 
     def _score_seconds(self) -> float:
         """Of one encoder of the kind that the plan trains first."""
         if self._per_score is None:
-            first = next(iter(self), None)
-            self._per_score = times.of_score(self.tasks, first.config, self._shared) if first and self.tasks else 0.0
+            first, tasks = next(iter(self), None), self._scores.tasks
+            self._per_score = times.of_score(tasks, first.config, self._shared) if first and tasks else 0.0
         return self._per_score
 
     def _estimate(self) -> dict[PlannedRun, float]:
@@ -402,7 +358,7 @@ class Plan:
             yield None
             return
         piece, start = expected(), self._done
-        self._total = self._total or sum(self._estimate().values()) + self._scores * self._score_seconds()
+        self._total = self._total or sum(self._estimate().values()) + self._to_score * self._score_seconds()
         bar = progress(total=self._total, label=label, initial=start, percent=True)
 
         def advance(n: int, **values: float) -> None:

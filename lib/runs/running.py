@@ -20,6 +20,7 @@ from lib.data import tokenize_corpus
 from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
+from lib.progress import is_wanted
 from lib.runs import times
 from lib.runs.prepare import Prepared, Shared, check_memory, prepare, warn_if_slow
 from lib.runs.store import Run
@@ -51,7 +52,12 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
-        if show_progress and is_wanted() and group.is_main_process and stored.provenance["commit"] != session.git_commit():
+        if (
+            show_progress
+            and is_wanted()
+            and group.is_main_process
+            and stored.provenance["commit"] != session.git_commit()
+        ):
             again = "delete its folder to train it again with the present code."
             print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
         return stored

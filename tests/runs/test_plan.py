@@ -12,7 +12,7 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import augment
 from lib.encoders import SentenceEncoder, ensemble
-from lib.runs import Made, Plan, running, times
+from lib.runs import Made, Plan, running, scoring, times
 from lib.runs import plan as module
 
 
@@ -204,8 +204,8 @@ def test_nothing_is_translated_before_training(plan, config, monkeypatch):
 
 
 def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
-    counted, real = [], module.evaluate_sts
-    monkeypatch.setattr(module, "evaluate_sts", lambda *a: counted.append(1) or real(*a))
+    counted, real = [], scoring.evaluate_sts
+    monkeypatch.setattr(scoring, "evaluate_sts", lambda *a: counted.append(1) or real(*a))
     run = plan.run("main", config)
     plan.sts(["demo"], config.data_folder(), encoders=3)
     untuned = SentenceEncoder.from_pretrained(tiny_bert)
@@ -225,29 +225,6 @@ def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
     assert plan.score(finished, method="SimCSE").seed.unique() == [config.seed]
     assert plan.score(finished, method="SimCSE").value.notna().all() and len(counted) == 5
     assert run.config == finished.config
-
-
-def test_a_sum_takes_the_vectors_of_its_encoders(plan, config, monkeypatch, tiny_bert):
-    encoded, encode = [], SentenceEncoder.encode
-    monkeypatch.setattr(SentenceEncoder, "encode", lambda self, *a, **k: encoded.append(1) or encode(self, *a, **k))
-    plan.run("main", config)
-    tasks = plan.sts(["demo"], config.data_folder(), encoders=3)
-    one, two, *more = (
-        SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling)
-        for pooling in ("cls", "mean", "first_last_mean", "embeddings_last_mean")
-    )
-    both = ensemble.EncoderSum([one, two], [0.3, 0.7])
-    expected = module.evaluate_sts(both.encode, tasks).value.tolist()
-    encoded.clear()
-    plan.score(one), plan.score(two)
-    assert plan.score(both).value.tolist() == expected and len(encoded) == 2
-    for encoder in more:  # the first one is no longer held
-        plan.score(encoder)
-    plan.score(ensemble.EncoderSum([one, two]))
-    assert len(encoded) == 5
-    plan.sts(["demo"], config.data_folder(), encoders=1)  # perhaps other sentences
-    plan.score(ensemble.EncoderSum([two, one]))
-    assert len(encoded) == 7
 
 
 # --- Publishing ---

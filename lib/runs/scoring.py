@@ -1,0 +1,77 @@
+"""STS scores of runs and encoders: found, or computed once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lib import paths
+from lib.data import STSTask
+from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import evaluate_sts
+from lib.runs import store, times
+from lib.runs.prepare import FORMAT
+from lib.runs.store import Run
+
+Encoder = SentenceEncoder | ensemble.EncoderSum
+
+HELD = 3  # encoders whose vectors of all sentences are held: a sum follows its encoders (40 MB each at 384 dimensions)
+
+
+class Scores:
+    """The scores of encoders on some STS tasks.
+
+    An encoder in memory is known by its content: the same one is never scored twice, and the vectors of the last ones
+    are held for a sum of them.
+    """
+
+    def __init__(self, tasks: Sequence[STSTask]) -> None:
+        self.tasks = list(tasks)
+        self._vectors: dict[str, np.ndarray] = {}  # fingerprint of an encoder -> [n, D]
+
+    def of(self, encoder: Run | Encoder, known: Mapping[str, Any], **labels: Any) -> pd.DataFrame:
+        """Result rows (ROW_COLUMNS); those of a run are kept in its folder, others in <runs>/scores.
+
+        Args:
+            known: labels (see `store.config_labels`) for an encoder that is no run.
+            labels: values of columns where they differ from the run's, or from `known`.
+        """
+        if isinstance(encoder, Run):
+            names = [task.name for task in self.tasks]
+            return encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
+        key = [FORMAT, encoder.fingerprint(), [task.fingerprint() for task in self.tasks]]
+        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+        path = paths.made_once(
+            paths.runs() / "scores" / f"{name}.csv", lambda new: self._evaluate(encoder).to_csv(new, index=False)
+        )
+        return store.label_rows(pd.read_csv(path), known | {"seed": ""}, **labels)
+
+    def not_held(self, encoder: Encoder) -> list[SentenceEncoder]:
+        """The encoders, alone or of a sum, whose vectors are not held: they would have to read all sentences."""
+        parts = {part.fingerprint(): part for part in ensemble.parts(encoder)}
+        return [part for name, part in parts.items() if name not in self._vectors]
+
+    def _evaluate(self, encoder: Encoder) -> pd.DataFrame:
+        start, reading = time.monotonic(), self.not_held(encoder)
+        rows = evaluate_sts(lambda sentences: self._encode(encoder, sentences), self.tasks)
+        if reading:
+            times.remember(times.kind_of_score(self.tasks, reading[0]), time.monotonic() - start, len(reading))
+        return rows
+
+    def _encode(self, encoder: Encoder, sentences: Sequence[str]) -> np.ndarray:
+        """As encoder.encode, from the vectors that are held."""
+        total = 0.0
+        for weight, part in zip(getattr(encoder, "weights", [1.0]), ensemble.parts(encoder), strict=True):
+            name = part.fingerprint()
+            held = self._vectors.pop(name, None)
+            self._vectors[name] = part.encode(sentences) if held is None else held  # the newest is the last one
+            total = total + weight * self._vectors[name]
+        while len(self._vectors) > HELD:
+            del self._vectors[next(iter(self._vectors))]
+        return total

@@ -1,0 +1,61 @@
+"""Scores: the vectors of encoders are taken again for their sum. (That an encoder is scored once: test_plan.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from lib.data import load_sts
+from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import evaluate_sts
+from lib.runs import scoring, times
+
+
+@pytest.fixture
+def scores(tmp_path):
+    return scoring.Scores([load_sts(tmp_path, "demo")])
+
+
+@pytest.fixture
+def encoders(tiny_bert):
+    poolings = ("cls", "mean", "first_last_mean", "embeddings_last_mean")
+    return [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in poolings]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The poolings of the encoders that read sentences, in order."""
+    seen, encode = [], SentenceEncoder.encode
+    monkeypatch.setattr(SentenceEncoder, "encode", lambda self, *a: seen.append(self.pooling) or encode(self, *a))
+    return seen
+
+
+def test_a_sum_takes_the_vectors_of_its_encoders(scores, encoders, read):
+    one, two, *_ = encoders
+    both = ensemble.EncoderSum([one, two], [0.3, 0.7])
+    expected = evaluate_sts(both.encode, scores.tasks).value.tolist()
+    read.clear()
+    scores.of(one, {}, **LABELS)
+    scores.of(two, {}, **LABELS)
+    assert scores.of(both, {}, **LABELS).value.tolist() == expected and read == ["cls", "mean"]
+
+
+def test_only_the_last_vectors_are_held(scores, encoders, read):
+    one, two, three, four = encoders
+    for encoder in encoders:
+        scores.of(encoder, {}, **LABELS)
+    assert scores.not_held(ensemble.EncoderSum([one, two, one])) == [one]
+    scores.of(ensemble.EncoderSum([two, one]), {}, **LABELS)
+    assert read[4:] == ["cls"]
+    assert scores.not_held(ensemble.EncoderSum([three, four])) == [three]
+
+
+def test_the_time_of_an_encoder_is_remembered_where_one_has_read(scores, encoders, monkeypatch):
+    remembered = []
+    monkeypatch.setattr(times, "remember", lambda kind, seconds, units: remembered.append(units))
+    one, two, *_ = encoders
+    scores.of(ensemble.EncoderSum([one, two]), {}, **LABELS)
+    scores.of(ensemble.EncoderSum([two, one], [0.5, 0.5]), {}, **LABELS)
+    assert remembered == [2]
+
+
+LABELS = {"paper": "", "table": "", "method": "", "backbone": "", "profile": "demo", "run_id": ""}
