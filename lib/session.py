@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -36,8 +37,12 @@ def environment() -> dict[str, Any]:
     return {"device": device_name(), "commit": git_commit(), "versions": versions()}
 
 
+@functools.cache
 def git_commit() -> str:
-    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git."""
+    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git.
+
+    As it was when this process first asked: what is committed later is not the code that runs here.
+    """
     git, options = ["git", "-C", str(paths.root())], {"text": True, "stderr": subprocess.DEVNULL}
     try:
         commit = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD"], **options).strip()

@@ -61,21 +61,21 @@ def repository(tmp_path, monkeypatch):
 def test_the_commit_and_whether_lib_differs_from_it(repository):
     output = subprocess.run(["git", "-C", str(repository), "rev-parse", "HEAD"], capture_output=True, text=True)
     commit = output.stdout[:12]
-    assert len(commit) == 12 and session.git_commit() == commit
+    assert len(commit) == 12 and session.git_commit.__wrapped__() == commit
     (repository / "README").write_text("another text\n")
     (repository / "lib" / "untracked.py").write_text("b = 2\n")
-    assert session.git_commit() == commit
+    assert session.git_commit.__wrapped__() == commit
     (repository / "lib" / "module.py").write_text("a = 2\n")
-    assert session.git_commit() == commit + "+"
+    assert session.git_commit.__wrapped__() == commit + "+"
 
 
 def test_outside_git_the_commit_is_unknown(repository, tmp_path, monkeypatch, capfd):
     (tmp_path / "plain").mkdir()
     monkeypatch.setattr("lib.paths.root", lambda: tmp_path / "plain")
-    assert session.git_commit() == "unknown" and capfd.readouterr() == ("", "")
+    assert session.git_commit.__wrapped__() == "unknown" and capfd.readouterr() == ("", "")
     monkeypatch.setattr("lib.paths.root", lambda: repository)
     monkeypatch.setenv("PATH", str(tmp_path / "plain"))  # no git at all
-    assert session.git_commit() == "unknown"
+    assert session.git_commit.__wrapped__() == "unknown"
 
 
 def test_quiet_sets_what_is_not_set(monkeypatch):
@@ -94,3 +94,13 @@ def test_quiet_leaves_what_the_user_set(monkeypatch):
         monkeypatch.setenv(name, "mine")
     session.quiet()
     assert all(os.environ[name] == "mine" for name in QUIET)
+
+
+def test_the_commit_is_that_of_the_code_that_runs(repository):
+    session.git_commit.cache_clear()
+    commit = session.git_commit()
+    (repository / "lib" / "module.py").write_text("a = 3\n")
+    assert session.git_commit() == commit == session.environment()["commit"]
+    session.git_commit.cache_clear()
+    assert session.git_commit() == commit + "+"
+    session.git_commit.cache_clear()

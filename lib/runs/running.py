@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import yaml
 from accelerate.utils import set_seed
@@ -46,7 +47,7 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
         ConfigError, DataError, EncoderError: before training starts.
         lib.training.NumericError: a loss term is not finite.
     """
-    group = processes()
+    group, environment = processes(), session.environment()
     prepared = prepare(config, show_progress=show_progress)
     corpus, encoder = prepared.corpus, prepared.encoder
     stored = Run(paths.runs() / config.profile / prepared.id)
@@ -56,7 +57,7 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
             show_progress
             and is_wanted()
             and group.is_main_process
-            and stored.provenance["commit"] != session.git_commit()
+            and stored.provenance["commit"] != environment["commit"]
         ):
             again = "delete its folder to train it again with the present code."
             print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
@@ -86,7 +87,7 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
                 on_steps=on_steps,
             )
             if group.is_main_process:
-                _finish(stored.folder, config, prepared, method, trained)
+                _finish(stored.folder, config, prepared, method, trained, environment)
                 steps = trained.seconds - trained.dev_seconds
                 times.remember(times.kind_of_training(config, encoder), steps, trained.metrics["steps"])
                 times.remember(times.kind_of_dev(config, encoder), trained.dev_seconds, trained.dev_evaluations)
@@ -95,7 +96,9 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
     return stored
 
 
-def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
+def _finish(
+    folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained, environment: dict[str, Any]
+) -> None:
     with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
@@ -109,7 +112,7 @@ def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method,
             "dev_seconds": round(trained.dev_seconds, 3),
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            **session.environment(),
+            **environment,
         }
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)
