@@ -128,6 +128,8 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> boo
     ax.set(xlabel="training sentences", xscale="log")
     sizes = sorted(frame.sentences.unique())
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
+    if len(sizes) == 1:  # otherwise the methods, side by side, would look like different sizes
+        ax.set_xlim(sizes[0] / 2, sizes[0] * 2)
     ax.minorticks_off()
     widen(ax)
     return methods > 1
