@@ -135,6 +135,12 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
     assert lines[0].get_xdata()[0] == bars[0][0, 0] < lines[1].get_xdata()[0]  # side by side
 
 
+def test_methods_with_one_size_stand_close_together():
+    frame = pd.DataFrame({"method": ["SimCSE", "miCSE"], "sentences": 1000, "value": [1.0, 2]})
+    ax = figures.few_shot(frame).axes[0]
+    assert ax.get_xlim() == (500, 2000) and all(900 < line.get_xdata()[0] < 1100 for line in ax.lines)
+
+
 def test_published_means_are_drawn_with_their_deviation():
     frame = pd.DataFrame({"method": "miCSE", "sentences": [10, 100], "value": [50.0, 60], "std": [2.0, np.nan]})
     ax = figures.few_shot(frame).axes[0]

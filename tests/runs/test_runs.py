@@ -267,3 +267,27 @@ def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
         ".* holds anchor, negative",
     ):
         runs.preflight(table("anchor,negative", "a dog,the sun"))
+
+
+def test_a_run_of_another_commit_is_named_where_progress_is_shown(config, monkeypatch, capsys):
+    runs.run(config)
+    monkeypatch.setattr(running.session, "git_commit", lambda: "c0ffee")
+    runs.run(config)
+    monkeypatch.setenv("CSE_PROGRESS", "off")  # its lines would land in an executed notebook
+    runs.run(config, show_progress=True)
+    assert "was trained at commit" not in capsys.readouterr().err
+    monkeypatch.delenv("CSE_PROGRESS")
+    runs.run(config, show_progress=True)
+    assert "was trained at commit" in capsys.readouterr().err
+
+
+def test_a_commit_made_while_a_run_trains_is_not_its_own(config, monkeypatch):
+    train = running.train
+
+    def commit_meanwhile(*arguments, **options):
+        monkeypatch.setattr(running.session, "git_commit", lambda: "later")
+        return train(*arguments, **options)
+
+    monkeypatch.setattr(running, "train", commit_meanwhile)
+    monkeypatch.setattr(running.session, "git_commit", lambda: "earlier")
+    assert runs.run(config).provenance["commit"] == "earlier"
