@@ -244,11 +244,22 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
 
 
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) after every layer, mean over sentences; index: layer from 0."""
+    """E_CLS (JTCSE, Eq. 6) of the context tensor of every layer, mean over sentences; index: layer from 0.
+
+    The context tensor is attention times values (Eq. 9), all heads side by side, before output projection, residual and
+    LayerNorm.
+    """
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
-        hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states[1:]
-        return torch.stack([cls_energy(layer.float(), mask).sum() for layer in hidden])
+        contexts: list[Tensor] = []
+        outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
+        hooks = [output.register_forward_pre_hook(lambda _, given: contexts.append(given[0])) for output in outputs]
+        try:
+            encoder.run_backbone(input_ids, mask)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack([cls_energy(context.float(), mask).sum() for context in contexts])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
     return pd.Series(means, name="E_CLS").rename_axis("layer")

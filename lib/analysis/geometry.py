@@ -60,7 +60,7 @@ def attention_entropy(probabilities: Tensor) -> Tensor:
 def cls_energy(hidden: Tensor, mask: Tensor) -> Tensor:
     """Length of the first token's vector over the Frobenius norm of all others (JTCSE, Eq. 6).
 
-    hidden: [..., N, L, D], the hidden states of a layer; mask: [N, L], padding on the right -> [..., N]. Infinite for
+    hidden: [..., N, L, D], the context tensor of a layer (its attention times its values); mask: [N, L], padding on the right -> [..., N]. Infinite for
     a sentence of one token.
     """
     lengths = hidden.norm(dim=-1) * mask  # [..., N, L]

@@ -15,6 +15,7 @@ import nbformat
 import papermill
 from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
+from traitlets.config import Config
 
 from lib import paths
 from lib.batch.jobs import Job
@@ -25,7 +26,8 @@ from lib.runs import Plan, times
 
 DONE, FAILED, REFUSED, INTERRUPTED, KILLED = 0, 1, 2, 130, 138
 STATUS = {DONE: "finished", FAILED: "failed", INTERRUPTED: "interrupted", KILLED: "killed"}
-KERNEL = {"kernel_name": "python3", "language": "python", "progress_bar": False}
+ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else the kernel warns of others on this machine
+KERNEL = {"kernel_name": "python3", "language": "python", "progress_bar": False, "config": ENCRYPTED}
 RESUME = "start the same command again, finished training runs are kept and the interrupted one resumes"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from filelock import FileLock
 
 from lib import paths, session
 from lib.checks import DataError
@@ -67,6 +68,14 @@ class Run:
     def history(self) -> pd.DataFrame:
         """One row per step, see lib.training.Trained."""
         return pd.read_csv(self.folder / "history.csv")
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The configuration, less where things lie and what differs between seeds: all runs behind one mean agree."""
+        left_out = {"profile", "data_dir", "corpus", "corpus_seed", "backbone", "seed", "trace_until"}
+        values = {name: value for name, value in self.config.as_dict().items() if name not in left_out}
+        encoders, arguments = self.config.needs.encoders, values["method_arguments"]
+        return values | {"method_arguments": {n: v for n, v in arguments.items() if n not in encoders}}
 
     def encoder(self, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
         """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained."""
@@ -132,26 +141,48 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
         note: one sentence for the provenance: what was measured; those of rows that stay are kept.
 
     Raises:
-        DataError: the file has other columns.
+        DataError: the file has other columns, a run is not in the store, or a mean over seeds would mix runs of
+            different settings.
     """
     path = _published_file(profile, name)
     beside = path.with_suffix(".provenance.json")
-    frame, earlier_runs = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str}), {}
-    notes = []
-    if path.is_file():
-        earlier = published(profile, name, columns=list(frame)).astype({"seed": str, "run_id": str})
-        same = [column for column in frame if column not in ("value", "run_id")]
-        both = pd.concat([earlier, frame], ignore_index=True)
-        frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
-        provenance = json.loads(beside.read_text(encoding="utf8"))
-        earlier_runs, notes = provenance["runs"], [other for other in provenance["notes"] if other != note]
-    with paths.whole_file(path) as new:
-        frame.to_csv(new, index=False)
-    stored = [Run(paths.runs() / profile / run_id) for run_id in sorted({*frame.run_id} - {""})]
-    sources = {run.id: run.provenance if run.folder.is_dir() else earlier_runs[run.id] for run in stored}
-    with paths.whole_file(beside) as new:
-        write_json(new, {"notes": [*notes, note], **session.environment(), "runs": sources})
+    frame = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str})
+    measured = [Run(paths.runs() / profile / run_id) for run_id in sorted({*frame.run_id} - {""})]
+    if gone := [run.id for run in measured if not run.is_finished]:
+        raise DataError(f"{gone[0]} is not in the store: rows are published where their runs are.")
+    sources, notes = {}, []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{name}.lock")):
+        if path.is_file():
+            earlier = published(profile, name, columns=list(frame)).astype({"seed": str, "run_id": str})
+            same = [column for column in frame if column not in ("value", "run_id")]
+            both = pd.concat([earlier, frame], ignore_index=True)
+            frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
+            provenance = json.loads(beside.read_text(encoding="utf8"))
+            sources, notes = provenance["runs"], [other for other in provenance["notes"] if other != note]
+        sources |= {run.id: run.provenance | {"settings": run.settings} for run in measured}
+        sources = {run_id: sources[run_id] for run_id in sorted({*frame.run_id} - {""})}
+        _check_settings(frame, sources, path)
+        with paths.whole_file(beside) as new:
+            write_json(new, {"notes": [*notes, note], **session.environment(), "runs": sources})
+        with paths.whole_file(path) as new:
+            frame.to_csv(new, index=False)
     return path
+
+
+def _check_settings(frame: pd.DataFrame, sources: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+    """Raise DataError where rows with the same labels, which tables average, come from runs of different settings."""
+    labels = [name for name in ("paper", "table", "method", "encoder", "backbone") if name in frame]
+    for who, rows in frame[frame.run_id != ""].groupby(labels, sort=False):
+        known = [{"rows": source["rows"]} | source.get("settings", {}) for source in map(sources.get, {*rows.run_id})]
+        for name in sorted(set.union(*map(set, known))):
+            values = {json.dumps(settings[name], sort_keys=True) for settings in known if name in settings}
+            if len(values) > 1:
+                raise DataError(
+                    f"{path}: the rows {', '.join(filter(None, who))} would come from runs with different {name} "
+                    f"({' and '.join(sorted(values))}): measure every seed again with the same settings, or delete these "
+                    "rows first."
+                )
 
 
 def published(profile: str, name: str, *, columns: Sequence[str] = tuple(ROW_COLUMNS)) -> pd.DataFrame:

@@ -71,12 +71,12 @@ def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
 
 
 def by_sentence(encoder, text):
-    """Attention [layers, heads, L, L] and hidden states [layers, L, D] of one sentence from the plain backbone."""
+    """Attention [layers, heads, L, L], what the layers read [layers, L, D] and token ids, from the plain backbone."""
     plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
     inputs = plain.tokenizer(text, return_tensors="pt")
     with torch.no_grad():
         output = plain.backbone(**inputs, output_attentions=True, output_hidden_states=True)
-    return torch.cat(output.attentions), torch.cat(output.hidden_states[1:]), inputs["input_ids"][0].tolist()
+    return torch.cat(output.attentions), torch.cat(output.hidden_states[:-1]), inputs["input_ids"][0].tolist()
 
 
 def test_token_shares_are_means_over_sentences_heads_and_queries(encoder, sentences):
@@ -105,11 +105,14 @@ def test_mean_attention_takes_the_sentences_that_are_long_enough(encoder):
     assert attention.mean_attention(encoder, texts, length=30).empty
 
 
-def test_cls_energies_are_those_of_each_sentence(encoder, sentences):
+def test_cls_energies_are_those_of_the_context_tensor_of_each_sentence(encoder, sentences):
+    """Eq. 9: attention times values, all heads side by side, before anything else is done to it."""
     expected = np.zeros(2)
     for text in sentences[:7]:
-        hidden = by_sentence(encoder, text)[1]
-        expected += (hidden[:, 0].norm(dim=-1) / hidden[:, 1:].flatten(1).norm(dim=-1)).numpy() / 7
+        for at, (heads, hidden) in enumerate(zip(*by_sentence(encoder, text)[:2], strict=True)):
+            values = encoder.backbone.encoder.layer[at].attention.self.value(hidden).detach().chunk(2, dim=-1)
+            context = torch.cat([a @ v for a, v in zip(heads, values, strict=True)], -1)
+            expected[at] += float(context[0].norm() / context[1:].norm()) / 7
     for batch_tokens in (12, 2048):
         energies = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
         np.testing.assert_allclose(energies, expected, rtol=1e-5)

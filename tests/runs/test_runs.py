@@ -128,20 +128,52 @@ def test_publish_writes_rows_with_provenance(config, tmp_path, monkeypatch):
     assert runs.published("demo", "nothing").empty
 
 
-def test_publishing_again_can_keep_what_was_not_measured_again(config, tmp_path, monkeypatch):
+def published_rows(config, task, value, run_id):
+    part = pd.DataFrame([(task, "dev", "p", "all", "spearman", value)], columns=RESULT_COLUMNS)
+    return runs.label_rows(part, runs.config_labels(config), run_id=run_id)
+
+
+def test_publishing_again_keeps_what_was_not_measured_again(config, tmp_path, monkeypatch):
     monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
     finished = runs.run(config)
-
-    def rows(task, value, run_id):
-        part = pd.DataFrame([(task, "dev", "p", "all", "spearman", value)], columns=RESULT_COLUMNS)
-        return runs.label_rows(part, runs.config_labels(config), run_id=run_id)
-
-    runs.publish(pd.concat([rows("a", 1.0, finished.id), rows("b", 2.0, "")]), "demo", "x", "First.")
+    rows = [published_rows(config, "a", 1.0, finished.id), published_rows(config, "b", 2.0, "")]
+    path = runs.publish(pd.concat(rows), "demo", "x", "First.")
+    source = json.loads(path.with_suffix(".provenance.json").read_text())["runs"]
     shutil.rmtree(finished.folder)  # another machine: the run itself is gone
-    path = runs.publish(rows("b", 3.0, ""), "demo", "x", "Second.")
+    runs.publish(published_rows(config, "b", 3.0, ""), "demo", "x", "Second.")
     assert runs.published("demo", "x").set_index("task").value.to_dict() == {"a": 1.0, "b": 3.0}
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
-    assert provenance["notes"] == ["First.", "Second."] and provenance["runs"][finished.id]["rows"] == 200
+    assert provenance["notes"] == ["First.", "Second."] and provenance["runs"] == source
+    (finished.folder).mkdir()
+    (finished.folder / "provenance.json").write_text('{"commit": "of a run that was trained again"}')
+    runs.publish(published_rows(config, "b", 4.0, ""), "demo", "x", "Third.")
+    assert json.loads(path.with_suffix(".provenance.json").read_text())["runs"] == source
+
+
+def test_a_mean_never_mixes_settings(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    first, second = (config.replace(seed=seed, corpus_seed=seed, corpus_size=100) for seed in (1, 2))
+    for one in (first, second):
+        runs.publish(published_rows(one, "a", 1.0, runs.run(one).id), "demo", "x", "A note.")
+    path = tmp_path / "results" / "demo" / "x.csv"
+    before = path.read_text()
+    for change in ({"corpus_size": 150}, {"temperature": 0.1}, {"max_steps": 2}):
+        other = first.replace(**change)
+        rows = published_rows(other, "a", 2.0, runs.run(other).id)
+        with pytest.raises(DataError, match=f"simcse.* different .*{next(iter(change))}|method_arguments|rows"):
+            runs.publish(rows, "demo", "x", "Another.")
+        assert path.read_text() == before
+    settings = json.loads(path.with_suffix(".provenance.json").read_text())["runs"][runs.run(first).id]["settings"]
+    assert settings["corpus_size"] == 100 and settings["method_arguments"]["temperature"] == 0.05
+    assert str(tmp_path) not in path.with_suffix(".provenance.json").read_text()
+    assert runs.run(first.replace(trace_until=2)).settings == settings
+
+
+def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    with pytest.raises(DataError, match="simcse-gone is not in the store"):
+        runs.publish(published_rows(config, "a", 1.0, "simcse-gone"), "demo", "x", "A note.")
+    assert not (tmp_path / "results" / "demo" / "x.csv").exists()
 
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):
