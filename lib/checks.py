@@ -64,9 +64,10 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def check_range(name: str, value: float, low: float, high: float = float("inf"), *, above: bool = False) -> None:
-    """Raise ConfigError when value lies outside [low, high], or (low, high] with `above`."""
-    if not (low < value if above else low <= value) or not value <= high:
-        bounds = f"{'above' if above else 'at least'} {low:g}" + ("" if high == float("inf") else f", at most {high:g}")
+    """Raise ConfigError when value is infinite or lies outside [low, high], or (low, high] with `above`."""
+    if not (low < value if above else low <= value) or not value <= high or value == float("inf"):
+        bounds = f"{'above' if above else 'at least'} {low:g}"
+        bounds += f", at most {high:g}" if high != float("inf") else " and finite" if value == high else ""
         raise ConfigError(f"{name} must be {bounds}; got {value:g}.")
 
 

@@ -53,8 +53,9 @@ class RunConfig:
         check_choice("precision", self.precision, ("fp32", "bf16"))
         check_choice("dev_task", self.dev_task, ("demo", "STS-B", "none"))
         augment.parse(self.augmentation)
-        for name in ("corpus_size", "corpus_seed", "max_steps", "trace_until", "seed", "weight_decay", "gradient_clip"):
+        for name in ("corpus_size", "corpus_seed", "max_steps", "trace_until", "weight_decay", "gradient_clip"):
             check_range(name, getattr(self, name), 0)
+        check_range("seed", self.seed, 0, 2**31)  # numpy takes twice that, and every process adds to it
         for name in ("epochs", "eval_every"):
             check_range(name, getattr(self, name), 1)
         check_range("batch_size", self.batch_size, 2)

@@ -48,7 +48,7 @@ def data_dir(given: str | os.PathLike = "") -> Path:
         DataError: the folder was named (argument or variable) and does not exist.
     """
     if str(given):
-        path = Path(given).expanduser()
+        path = Path(os.path.expanduser(given))  # leaves the name of an unknown user as it is
         candidates = [path] if path.is_absolute() else [Path.cwd() / path, root() / path]
         if existing := [candidate for candidate in candidates if candidate.is_dir()]:
             return existing[0].resolve()

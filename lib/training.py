@@ -16,6 +16,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
 from transformers import get_scheduler
 
+from lib import session
 from lib.analysis import geometry
 from lib.checks import ConfigError
 from lib.config import RunConfig
@@ -49,6 +50,7 @@ class Trained:
     seconds: float  # of all that `train` did, in this process and those that were killed
     dev_seconds: float = 0.0  # of it for dev evaluations
     dev_evaluations: int = 0  # how many took these
+    commits: tuple[str, ...] = ()  # of the code, several where a killed run went on with other code
 
 
 @dataclass
@@ -62,6 +64,7 @@ class _Progress:
     seconds: float = 0.0
     dev_seconds: float = 0.0
     dev_evaluations: int = 0
+    commits: list[str] = field(default_factory=list)
 
 
 _first_metrics: dict[tuple[str, ...], dict[str, float]] = {}  # of encoders before training: runs share them
@@ -117,6 +120,8 @@ def train(
     state, best = _Progress(), {}
     if checkpoint is not None and checkpoint.exists():
         state, best = _load(checkpoint, resumable, accelerator)
+    if session.git_commit() not in state.commits:
+        state.commits.append(session.git_commit())
 
     def measure() -> dict[str, float]:
         """The dev metrics of the encoder, which the first process computes for all."""
@@ -180,7 +185,8 @@ def train(
         method.encoder.load_state_dict(best)
     best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
     metrics = {"steps": steps, "best_step": best_step, "dev": score}
-    return Trained(pd.DataFrame(state.rows), metrics, state.seconds, state.dev_seconds, state.dev_evaluations)
+    spent = {"seconds": state.seconds, "dev_seconds": state.dev_seconds, "dev_evaluations": state.dev_evaluations}
+    return Trained(pd.DataFrame(state.rows), metrics, **spent, commits=tuple(state.commits))
 
 
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:

@@ -55,7 +55,7 @@ def build(tiny_bert, sentences, **options):
 
 
 def test_steps_are_reported_in_place_of_a_bar(tiny_bert, sentences, tmp_path, monkeypatch, capsys):
-    """Those of an earlier process come first."""
+    """Those of an earlier process come first; both commits are remembered."""
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
     seen, checkpoint = [], tmp_path / "checkpoint.pt"
@@ -66,10 +66,13 @@ def test_steps_are_reported_in_place_of_a_bar(tiny_bert, sentences, tmp_path, mo
             raise KeyboardInterrupt
 
     method, corpus, config = build(tiny_bert, sentences)
+    monkeypatch.setattr(training.session, "git_commit", lambda: "first")
     with pytest.raises(KeyboardInterrupt):
         training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_steps=report)
     method, corpus, config = build(tiny_bert, sentences)
-    training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_steps=report)
+    monkeypatch.setattr(training.session, "git_commit", lambda: "second")
+    options = {"checkpoint": checkpoint, "show_progress": True, "on_steps": report}
+    assert training.train(method, corpus, config, dev=None, **options).commits == ("first", "second")
     assert seen == [1] * 4 + [3] + [1] * 10 and capsys.readouterr().err == ""
 
 

@@ -16,7 +16,7 @@ with many parameters; its paths start at the repository:
     runs: [{seed: 3, dropout: 0.0}]                 # then these
 
 Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was started), 130 interrupted,
-138 the kernel was killed.
+138 the kernel was killed (of several notebooks: 1).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from lib import paths
 from lib.batch import report
 from lib.batch.execute import DONE, INTERRUPTED, REFUSED, RESUME, execute, execute_all, finished, plan_of, preview, say
 from lib.batch.jobs import expand, folder, single
-from lib.checks import ConfigError
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.training import NumericError
 
 
 def _run(args: Namespace) -> int:
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         return args.function(args)
-    except ConfigError as error:
+    except (ConfigError, DataError, EncoderError, NumericError) as error:  # the last from a step that is only timed
         say(str(error))
         return REFUSED
     except KeyboardInterrupt:

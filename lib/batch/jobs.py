@@ -87,6 +87,8 @@ def expand(sweep: Path) -> list[Job]:
     if "notebook" not in spec:
         raise ConfigError(f"{sweep}: write `notebook: notebooks/name.ipynb`.")
     grid = spec.get("grid", {})
+    if empty := [name for name, values in grid.items() if not values]:
+        raise ConfigError(f"{sweep}: the list of values for {empty[0]} is empty; give at least one.")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
     combinations += spec.get("runs", [])
     if not combinations:

@@ -87,7 +87,10 @@ def read_file(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file.")
-    return read_text(path.read_text(encoding="utf-8"), str(path))
+    try:
+        return read_text(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file in UTF-8.") from None
 
 
 def read_text(text: str, source: str) -> dict[str, Any]:

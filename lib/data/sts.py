@@ -101,6 +101,13 @@ def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
     return _subset(rows)
 
 
+def protocol(name: str, split: str) -> str:
+    """Whose pairs they are, as tables say it."""
+    if name == "demo":
+        return "demo pairs"
+    return "MTEB pairs, SentEval tokenisation" if (name, split) == ("SICK-R", "all") else "SentEval"
+
+
 def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     """One STS task, files read as distributed (lower-cased and tokenised by SentEval's script; SICK in its case).
 
@@ -114,7 +121,7 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
     if name == "demo":
-        return STSTask(name, split, "demo pairs", {name: _subset(zip(*demo.similarity(split), strict=True))})
+        return STSTask(name, split, protocol(name, split), {name: _subset(zip(*demo.similarity(split), strict=True))})
     if name not in STS_TASKS:
         raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
     downstream, table = data_dir / "senteval" / "downstream", manifest()["sts_tables"].get(name)
@@ -129,5 +136,4 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]
         subsets = {subset: _read_subset(folder, subset, *counts) for subset, counts in year["subsets"].items()}
-    protocol = "MTEB pairs, SentEval tokenisation" if (name, split) == ("SICK-R", "all") else "SentEval"
-    return STSTask(name, split, protocol, subsets)
+    return STSTask(name, split, protocol(name, split), subsets)

@@ -149,11 +149,11 @@ def build(
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
     if vocabulary <= hidden:
         raise ConfigError(f"vocabulary {vocabulary:,} must be more than the {hidden} dimensions of hidden.")
-    parameters = vocabulary * hidden + layers * (4 * hidden**2 + 2 * hidden * intermediate)
+    parameters = (vocabulary + max_positions) * hidden + layers * (4 * hidden**2 + 2 * hidden * intermediate)
     if 16 * parameters > psutil.virtual_memory().available:  # weights, gradient and Adam's two moments
         raise ConfigError(
-            f"a BERT of {layers} layers with hidden {hidden} and intermediate {intermediate} has {parameters:.1e} "
-            "parameters, too many for the free memory: take smaller sizes."
+            f"a BERT of {layers} layers with hidden {hidden}, intermediate {intermediate}, {vocabulary:,} word pieces and "
+            f"{max_positions:,} positions has {parameters:.1e} parameters, too many for the free memory: take smaller sizes."
         )
     quiet()
     folder = Path(folder)

@@ -36,7 +36,7 @@ def locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
     text = str(path_or_id)
     if text == "demo":
         return str(MINI_BERT), True
-    for folder in (Path(text).expanduser(), paths.root() / text):
+    for folder in (Path(os.path.expanduser(text)), paths.root() / text):
         if folder.is_dir():
             if list(folder.glob("pytorch_model*.bin")) and not list(folder.glob("*.safetensors")):
                 raise EncoderError(

@@ -3,9 +3,9 @@
 from lib.runs.plan import Made, Plan, PlannedRun
 from lib.runs.prepare import check_memory, encoder_name, preflight, prepare
 from lib.runs.running import find, run
-from lib.runs.store import ROW_COLUMNS, Run, collect, config_labels, dev_rows, label_rows, publish, published
+from lib.runs.store import ROW_COLUMNS, Run, config_labels, dev_rows, label_rows, publish, published
 
 __all__ = [
-    "ROW_COLUMNS", "Made", "Plan", "PlannedRun", "Run", "check_memory", "collect", "config_labels", "dev_rows",
+    "ROW_COLUMNS", "Made", "Plan", "PlannedRun", "Run", "check_memory", "config_labels", "dev_rows",
     "encoder_name", "find", "label_rows", "preflight", "prepare", "publish", "published", "run",
 ]  # fmt: skip

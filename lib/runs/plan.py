@@ -62,6 +62,12 @@ class PlannedRun:
         return self.config.backbone
 
     @property
+    def identity(self) -> tuple:
+        """Equal for plans of the same run in several groups."""
+        origins = {name: getattr(start, "identity", start) for name, start in self.starts.items()}
+        return (self.config, *sorted(origins.items(), key=lambda item: item[0]))
+
+    @property
     def name(self) -> str:
         return ", ".join([self.group, *([_spelt(self.labels)] if self.labels else [])])
 
@@ -190,7 +196,9 @@ class Plan:
         return self._scores.tasks
 
     def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
-        """Check that the transfer tasks are known and there. Raises ConfigError, DataError."""
+        """Check that the transfer tasks are known, there, and named once. Raises ConfigError, DataError."""
+        if len(set(names)) < len(names):
+            raise ConfigError(f"transfer_tasks {list(names)} names a task twice.")
         for name in names:
             check_choice("transfer_tasks", name, TRANSFER_TASKS)
             load_transfer(data_dir, name)
@@ -216,13 +224,14 @@ class Plan:
                     preflight(planned.config, self._shared)
                 except (ConfigError, DataError, EncoderError) as error:
                     raise ConfigError(f"{planned.name}: {error}") from error
+        self._shared.clear()  # a plan may wait for its turn beside many others
 
     def table(self) -> pd.DataFrame:
         """Group -> how many runs, and their methods; runs that several groups share count once, in the first."""
         seen, rows = set(), []
         for group, several in self._groups.items():
-            new = [p for p in several if not (p.config in seen and not p.starts)]
-            seen.update(p.config for p in several if not p.starts)
+            new = {planned.identity for planned in several} - seen
+            seen |= new
             methods = ", ".join(dict.fromkeys(p.config.method for p in several))
             rows.append({"group": group, "method": methods, "runs": len(several), "new here": len(new)})
         return pd.DataFrame(rows).set_index("group")
@@ -345,9 +354,8 @@ class Plan:
         if self._expected is None:
             self._expected, seen = {}, set()
             for planned in self:
-                same = (planned.config, *sorted((name, id(start)) for name, start in planned.starts.items()))
-                if self._found(planned) is None and same not in seen:
-                    seen.add(same)
+                if self._found(planned) is None and planned.identity not in seen:
+                    seen.add(planned.identity)
                     self._expected[planned] = times.of_training(planned.config, self._shared)
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import sys
@@ -139,7 +140,10 @@ def preflight(config: RunConfig, shared: Shared | None = None) -> None:
     """
     corpus, encoder, _ = load(config, shared)
     check_memory(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
-    config.spec.build(encoder, config.method_arguments)
+    try:
+        config.spec.build(copy.deepcopy(encoder), config.method_arguments)  # the method may change its encoder
+    except RuntimeError as error:  # PyTorch found no memory
+        raise ConfigError(f"method {config.method} cannot be built here: {str(error).splitlines()[0]}") from error
 
 
 def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:

@@ -113,6 +113,7 @@ def _finish(
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **environment,
+            "commit": ", ".join(trained.commits),
         }
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)

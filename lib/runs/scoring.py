@@ -42,11 +42,10 @@ class Scores:
             known: labels (see `store.config_labels`) for an encoder that is no run.
             labels: values of columns where they differ from the run's, or from `known`.
         """
+        tasks = [task.fingerprint() for task in self.tasks]
         if isinstance(encoder, Run):
-            names = [task.name for task in self.tasks]
-            return encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=names, **labels)
-        key = [FORMAT, encoder.fingerprint(), [task.fingerprint() for task in self.tasks]]
-        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+            return encoder.results("sts", lambda: self._evaluate(encoder.encoder()), key=tasks, **labels)
+        name = hashlib.sha256(json.dumps([FORMAT, encoder.fingerprint(), tasks]).encode()).hexdigest()[:16]
         path = paths.made_once(
             paths.runs() / "scores" / f"{name}.csv", lambda new: self._evaluate(encoder).to_csv(new, index=False)
         )

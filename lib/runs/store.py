@@ -17,6 +17,7 @@ from filelock import FileLock
 from lib import paths, session
 from lib.checks import DataError
 from lib.config import RunConfig
+from lib.data.sts import protocol
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.saved import write_json
@@ -89,15 +90,14 @@ class Run:
         Args:
             key: whatever else the rows depend on (the list of tasks): another key is another file.
             compute: gives the columns RESULT_COLUMNS.
-            labels: values of the columns `paper`, `table`, `method` where they differ from the defaults; kept with the
-                rows, for `collect`.
+            labels: values of columns where they differ from the run's.
         """
         if key is not None:
             name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
         path = self.folder / "results" / f"{name}.csv"
         if not path.is_file():
             with paths.whole_file(path) as new:
-                compute().assign(**labels).to_csv(new, index=False)
+                compute().to_csv(new, index=False)
         return label_rows(pd.read_csv(path), self.labels, **labels)
 
 
@@ -112,23 +112,14 @@ def config_labels(config: RunConfig) -> dict[str, Any]:
 
 
 def label_rows(frame: pd.DataFrame, labels: Mapping[str, Any], **changes: Any) -> pd.DataFrame:
-    """Evaluation rows with the tidy columns ROW_COLUMNS: `labels` (Run.labels, `config_labels`), what the rows say
-    themselves of paper, table and method, then `changes`; later ones win."""
-    in_rows = {name: frame[name] for name in ("paper", "table", "method") if name in frame}
-    return frame.assign(**(dict(labels) | in_rows | changes))[ROW_COLUMNS]
+    """Evaluation rows with the tidy columns ROW_COLUMNS: `labels` (Run.labels, `config_labels`), then `changes`."""
+    return frame.assign(**(dict(labels) | changes))[ROW_COLUMNS]
 
 
 def dev_rows(run: Run, **labels: Any) -> pd.DataFrame:
     """The dev score of a run's checkpoint as a result row; labels as in `label_rows`."""
-    row = [run.config.dev_task, "dev", "SentEval", "all", "spearman", run.metrics["dev"]]
+    row = [run.config.dev_task, "dev", protocol(run.config.dev_task, "dev"), "all", "spearman", run.metrics["dev"]]
     return label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels)
-
-
-def collect(profile: str | None = None) -> pd.DataFrame:
-    """Result rows of all finished runs in the store (of one profile), tidy."""
-    files = sorted(paths.runs().glob(f"{profile or '*'}/*/results/*.csv"))
-    frames = [label_rows(pd.read_csv(path), Run(path.parents[1]).labels) for path in files]
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=ROW_COLUMNS)
 
 
 def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:

@@ -101,6 +101,8 @@ def test_tasks_that_cannot_be_scored(plan, config):
         plan.sts(["nonsense"], config.data_folder(), encoders=1)
     with pytest.raises(ConfigError, match="transfer_tasks 'nonsense' is unknown: choose one of MR"):
         plan.transfer(["nonsense"], config.data_folder())
+    with pytest.raises(ConfigError, match="names a task twice"):
+        plan.transfer(["MR", "MR"], config.data_folder())
     with pytest.raises(ConfigError, match="declare them with plan.sts"):
         plan.score(SentenceEncoder.from_pretrained(config.backbone))
 
@@ -150,6 +152,24 @@ def stages(plan, config):
     twins = config.replace(method="jtcse", cross_attention_layers=2)
     plan.run("second", twins, starts={"backbone": first[0], "second_backbone": first[1]}, method="JTCSE")
     plan.run("student", config.replace(method="distill", teacher="later"), starts={"teacher": first[1]})
+
+
+def test_the_checks_change_no_name(plan, config):
+    """A method may change the encoder that it is built with: the plan still finds what was trained."""
+    for projection in ("always", "train_only"):
+        runs.run(config.replace(projection=projection))
+    plan.grid("projection", config, {"projection": ["always", "train_only"]})
+    plan.preflight()
+    assert plan.state().found.tolist() == [2]
+
+
+def test_a_run_of_several_groups_counts_once(plan, config):
+    stages(plan, config)
+    stages_again = {"method": "jtcse", "cross_attention_layers": 2}
+    first = list(plan)[:2]
+    starts = {"backbone": first[0], "second_backbone": first[1]}
+    plan.run("again", config.replace(**stages_again), starts=starts, method="JTCSE")
+    assert plan.table()["new here"].tolist() == [2, 1, 1, 0] and plan.state()["to train"].tolist() == [2, 1, 1, 0]
 
 
 def test_runs_that_start_from_runs(plan, config, trainings):
