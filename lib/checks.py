@@ -65,9 +65,13 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 def check_range(name: str, value: float, low: float, high: float = float("inf"), *, above: bool = False) -> None:
     """Raise ConfigError when value is infinite or lies outside [low, high], or (low, high] with `above`."""
-    if not (low < value if above else low <= value) or not value <= high or value == float("inf"):
+    high_enough = low < value if above else low <= value
+    if not (high_enough and value <= high and value != float("inf")):
         bounds = f"{'above' if above else 'at least'} {low:g}"
-        bounds += f", at most {high:g}" if high != float("inf") else " and finite" if value == high else ""
+        if high != float("inf"):
+            bounds += f", at most {high:g}"
+        elif value == high:
+            bounds += " and finite"
         raise ConfigError(f"{name} must be {bounds}; got {value:g}.")
 
 

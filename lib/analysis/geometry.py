@@ -57,13 +57,13 @@ def attention_entropy(probabilities: Tensor) -> Tensor:
     return torch.special.entr(probabilities).sum(-1) / math.log(probabilities.size(-1))
 
 
-def cls_energy(hidden: Tensor, mask: Tensor) -> Tensor:
+def cls_energy(context: Tensor, mask: Tensor) -> Tensor:
     """Length of the first token's vector over the Frobenius norm of all others (JTCSE, Eq. 6).
 
-    hidden: [..., N, L, D], the context tensor of a layer (its attention times its values); mask: [N, L], padding on the right -> [..., N]. Infinite for
-    a sentence of one token.
+    context: [..., N, L, D], the context tensor of a layer (its attention times its values); mask: [N, L], padding on
+    the right -> [..., N]. Infinite for a sentence of one token.
     """
-    lengths = hidden.norm(dim=-1) * mask  # [..., N, L]
+    lengths = context.norm(dim=-1) * mask  # [..., N, L]
     return lengths[..., 0] / lengths[..., 1:].norm(dim=-1)
 
 

@@ -16,10 +16,12 @@ from lib import paths
 from lib.batch.__main__ import main
 from lib.batch.execute import finished, plan_of
 from lib.batch.jobs import single
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
+from lib.data import load_corpus
 from lib.runs import plan as planning
 from lib.runs import times
+from lib.training import NumericError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,6 +115,7 @@ def refusal(capsys, *argv: object) -> str:
         (["-y", "just text"], "the text after -y is not a mapping"),
         (["-f", "missing.yaml"], "missing.yaml: there is no such file"),
         (["-f", "list.yaml"], "list.yaml is not a mapping"),
+        (["-f", "latin.yaml"], "latin.yaml is not a text file in UTF-8."),
         (["-f", "broken.yaml"], "broken.yaml is not valid YAML: while parsing"),
         (["-p", "seed"], "-p seed: write -p name=value"),
         (["-o", "notebooks/2_toy.ipynb"], "is the notebook itself"),
@@ -121,6 +124,7 @@ def refusal(capsys, *argv: object) -> str:
 def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, capsys, arguments, message):
     (tmp_path / "list.yaml").write_text("- seed")
     (tmp_path / "broken.yaml").write_text("seed: [1")
+    (tmp_path / "latin.yaml").write_bytes("name: é".encode("latin-1"))
     assert message in refusal(capsys, "run", notebook, *arguments)
 
 
@@ -310,6 +314,24 @@ def test_what_only_a_notebook_knows_is_checked_before_a_kernel(stem, assignment,
     assert WRONG[stem][assignment] in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.notebook
+@pytest.mark.parametrize("stem", ["1_simcse", "2_micse"])
+def test_a_size_of_zero_is_labelled_with_the_whole_corpus(stem, monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: ROOT)
+    plan = plan_of(single(ROOT / "notebooks" / f"{stem}.ipynb", assignments=["corpus_size=0"]))
+    sizes = {planned.labels["sentences"] for planned in plan if planned.group == "main"}
+    assert min(sizes) > 0 and max(sizes) == len(load_corpus("demo", paths.data_dir()))
+
+
+@pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])
+def test_what_a_timed_step_finds_is_one_sentence(notebook, no_kernel, monkeypatch, capsys, error):
+    def preview(*_):
+        raise error("the loss is nan.")
+
+    monkeypatch.setattr("lib.batch.__main__.preview", preview)
+    assert refusal(capsys, "run", notebook, "--dry-run").endswith("the loss is nan.\n")
+
+
 # --- Parameters and places ---
 
 
@@ -347,7 +369,8 @@ def test_output_path(notebook, tmp_path):
 @pytest.mark.notebook
 def test_a_run_hands_over_the_parameters(notebook, capfd):
     assert main(["run", str(notebook), "-p", "seed=3", "-p", "fp16=true", "-o", "made/out.ipynb"]) == 0
-    assert "3 3e-05 True [1, 2]\n" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "3 3e-05 True [1, 2]\n" in said and "encryption" not in said  # the kernel would warn
     job = single(notebook, assignments=["seed=3", "fp16=true"], output=Path("made/out.ipynb"))
     assert finished(job)
     assert not finished(dataclasses.replace(job, parameters=job.parameters | {"seed": 4}))

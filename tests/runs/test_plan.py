@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pandas as pd
@@ -165,10 +166,8 @@ def test_the_checks_change_no_name(plan, config):
 
 def test_a_run_of_several_groups_counts_once(plan, config):
     stages(plan, config)
-    stages_again = {"method": "jtcse", "cross_attention_layers": 2}
-    first = list(plan)[:2]
-    starts = {"backbone": first[0], "second_backbone": first[1]}
-    plan.run("again", config.replace(**stages_again), starts=starts, method="JTCSE")
+    one, two, joint, _ = plan
+    plan.run("again", joint.config, starts={"backbone": one, "second_backbone": two}, method="JTCSE")
     assert plan.table()["new here"].tolist() == [2, 1, 1, 0] and plan.state()["to train"].tolist() == [2, 1, 1, 0]
 
 
@@ -244,6 +243,14 @@ def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
     finished = plan.runs("main").run[0]
     assert plan.score(finished, method="SimCSE").seed.unique() == [config.seed]
     assert plan.score(finished, method="SimCSE").value.notna().all() and len(counted) == 5
+    (task,) = plan.sts(["demo"], config.data_folder(), encoders=1)
+    (name, subset), *_ = task.subsets.items()
+    corrected = dataclasses.replace(task, subsets={name: dataclasses.replace(subset, gold=subset.gold[::-1].copy())})
+    assert corrected.fingerprint() != task.fingerprint()
+    monkeypatch.setattr(module, "load_sts", lambda *_: corrected)
+    plan.sts(["demo"], config.data_folder(), encoders=1)
+    plan.score(finished, method="SimCSE")  # other pairs under the same name
+    assert len(counted) == 6
     assert run.config == finished.config
 
 

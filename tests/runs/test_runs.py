@@ -142,7 +142,7 @@ def test_publishing_again_keeps_what_was_not_measured_again(config, tmp_path, mo
     assert runs.published("demo", "x").set_index("task").value.to_dict() == {"a": 1.0, "b": 3.0}
     provenance = json.loads(path.with_suffix(".provenance.json").read_text())
     assert provenance["notes"] == ["First.", "Second."] and provenance["runs"] == source
-    (finished.folder).mkdir()
+    finished.folder.mkdir()
     (finished.folder / "provenance.json").write_text('{"commit": "of a run that was trained again"}')
     runs.publish(published_rows(config, "b", 4.0, ""), "demo", "x", "Third.")
     assert json.loads(path.with_suffix(".provenance.json").read_text())["runs"] == source
@@ -155,10 +155,17 @@ def test_a_mean_never_mixes_settings(config, tmp_path, monkeypatch):
         runs.publish(published_rows(one, "a", 1.0, runs.run(one).id), "demo", "x", "A note.")
     path = tmp_path / "results" / "demo" / "x.csv"
     before = path.read_text()
-    for change in ({"corpus_size": 150}, {"temperature": 0.1}, {"max_steps": 2}):
+    changes = {
+        "corpus_size": {"corpus_size": 150},
+        "method_arguments": {"temperature": 0.1},
+        "max_steps": {"max_steps": 2},
+    }
+    for name, change in changes.items():
         other = first.replace(**change)
         rows = published_rows(other, "a", 2.0, runs.run(other).id)
-        with pytest.raises(DataError, match=f"simcse.* different .*{next(iter(change))}|method_arguments|rows"):
+        with pytest.raises(
+            DataError, match=rf"rows simcse, simcse, .* different {name} \(.* and .*\): measure every seed"
+        ):
             runs.publish(rows, "demo", "x", "Another.")
         assert path.read_text() == before
     settings = json.loads(path.with_suffix(".provenance.json").read_text())["runs"][runs.run(first).id]["settings"]
@@ -172,6 +179,10 @@ def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monke
     with pytest.raises(DataError, match="simcse-gone is not in the store"):
         runs.publish(published_rows(config, "a", 1.0, "simcse-gone"), "demo", "x", "A note.")
     assert not (tmp_path / "results" / "demo" / "x.csv").exists()
+
+
+def test_a_dev_row_says_whose_pairs_they_are(config):
+    assert runs.dev_rows(runs.run(config)).protocol.tolist() == ["demo pairs"]
 
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):
