@@ -2,7 +2,7 @@
 #
 #   snakemake -n                                       list the jobs
 #   snakemake -j 4 -k --resources gpu=1                this machine; -k: a failure leaves the others alone
-#   snakemake --profile slurm --config python=/env/bin/python grids=params/grids/temperature.yaml
+#   snakemake --profile slurm --config python=/env/bin/python grids=params/grids/simcse_seeds.yaml
 #
 # Snakemake may live in its own environment (with papermill and pydantic); `python` is the one of the notebooks.
 import sys

@@ -36,13 +36,7 @@ def is_wanted() -> bool:
 
 
 def progress(
-    *,
-    total: float,
-    label: str,
-    enabled: bool = True,
-    initial: float = 0,
-    seconds: float = 10.0,
-    percent: bool = False,
+    *, total: float, label: str, enabled: bool = True, initial: float = 0, seconds: float = 10.0, percent: bool = False
 ) -> tqdm:
     """A counter with `update(n, **values)` and `close()`.
 
@@ -62,8 +56,10 @@ def progress(
         "disable": not (enabled and is_wanted()),
     }
     if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
-        shape = {"bar_format": "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"} if percent else {}
-        return _Bar(**options, **shape, mininterval=0.5)
+        if percent:  # the pace is that of all work so far
+            options |= {"bar_format": "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"}
+            options |= {"smoothing": 0, "miniters": 0}
+        return _Bar(**options, mininterval=0.5)
     lines = _Lines(**options, mininterval=seconds, delay=seconds, miniters=0 if percent else 1)
     lines.percent = percent
     return lines

@@ -17,12 +17,13 @@ REPORTED = ("torch", "transformers", "accelerate", "numpy", "scipy", "scikit-lea
 
 def quiet() -> None:
     """Switch off the progress bars and notices of the libraries; their warnings about errors stay."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # nothing here forks, and unset it warns
     warnings.filterwarnings("ignore", message=".*IProgress not found.*")  # bars are text here, widgets are not used
+    import huggingface_hub
     import transformers
 
+    if "HF_HUB_DISABLE_PROGRESS_BARS" not in os.environ:
+        huggingface_hub.utils.disable_progress_bars()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 

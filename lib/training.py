@@ -41,30 +41,27 @@ class NumericError(Exception):
 
 
 @dataclass
-class Trained:
-    """What training leaves behind: the method carries the chosen weights."""
-
-    # per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
-    history: pd.DataFrame
-    metrics: dict[str, Any]  # steps, best_step, dev
-    seconds: float  # of all that `train` did, in this process and those that were killed
-    dev_seconds: float = 0.0  # of it for dev evaluations
-    dev_evaluations: int = 0  # how many took these
-    commits: tuple[str, ...] = ()  # of the code, several where a killed run went on with other code
-
-
-@dataclass
-class _Progress:
+class Progress:
     """What changes while training runs, apart from weights, optimiser and random state."""
 
     step: int = 0
     rows: list[dict[str, float]] = field(default_factory=list)
     best_score: float = float("-inf")
     best_step: int = 0
-    seconds: float = 0.0
-    dev_seconds: float = 0.0
-    dev_evaluations: int = 0
-    commits: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # of all that `train` did, in this process and those that were killed
+    dev_seconds: float = 0.0  # of it for dev evaluations
+    dev_evaluations: int = 0  # how many took these
+    commits: list[str] = field(default_factory=list)  # several where a killed run went on with other code
+
+
+@dataclass
+class Trained:
+    """What training leaves behind: the method carries the chosen weights."""
+
+    # per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
+    history: pd.DataFrame
+    metrics: dict[str, Any]  # steps, best_step, dev
+    progress: Progress
 
 
 _first_metrics: dict[tuple[str, ...], dict[str, float]] = {}  # of encoders before training: runs share them
@@ -78,7 +75,7 @@ def train(
     dev: STSTask | None,
     checkpoint: Path | None = None,
     show_progress: bool = False,
-    on_steps: Callable[..., None] | None = None,
+    on_share: Callable[..., None] | None = None,
 ) -> Trained:
     """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
     last one if the method needs that (`keeps_last`).
@@ -91,8 +88,8 @@ def train(
         corpus: token ids.
         dev: pairs for the choice of the checkpoint and for alignment and uniformity; None keeps the last step.
         checkpoint: file for exact resume, written about once a minute, read when it exists.
-        on_steps: called as on_steps(n, loss=...) when n more steps are done, first for those of an earlier process; it
-            takes the place of the own progress bar.
+        on_share: called as on_share(share, loss=...) with the share of all steps that was done since the last call,
+            first, with resumed=True, for those of an earlier process; it takes the place of the own progress bar.
 
     Raises:
         NumericError: a loss term or the gradient norm is not finite.
@@ -117,7 +114,7 @@ def train(
     scheduler = get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
     model = accelerator.prepare_model(method)
     resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
-    state, best = _Progress(), {}
+    state, best = Progress(), {}
     if checkpoint is not None and checkpoint.exists():
         state, best = _load(checkpoint, resumable, accelerator)
     if session.git_commit() not in state.commits:
@@ -140,10 +137,10 @@ def train(
 
     save_seconds = 0.0
     is_shown = show_progress and accelerator.is_main_process
-    bar = progress(total=steps, label="train", enabled=is_shown and on_steps is None, initial=state.step)
-    report = on_steps if on_steps and accelerator.is_main_process else bar.update
-    if on_steps and state.step:
-        report(state.step)
+    bar = progress(total=steps, label="train", enabled=is_shown and on_share is None, initial=state.step)
+    on_share = on_share if accelerator.is_main_process else None
+    if on_share and state.step:
+        on_share(state.step / steps, resumed=True)
     ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
@@ -155,7 +152,7 @@ def train(
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
         if share:
-            batch = corpus.batch(rows).to(accelerator.device, non_blocking=True)
+            batch = corpus.batch(rows).to(accelerator.device)
             row |= _step(model, batch, optimizer, config, state.step)
             method.after_step()
             row |= method.logged()
@@ -169,7 +166,10 @@ def train(
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
         state.rows.append(row)
-        report(1, loss=row.get("loss", float("nan")))
+        loss = row.get("loss", float("nan"))
+        bar.update(1, loss=loss)
+        if on_share:
+            on_share(1 / steps, loss=loss)
         if checkpoint is not None and state.step < steps:
             pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
             is_due = time.monotonic() - saved >= pause
@@ -185,8 +185,7 @@ def train(
         method.encoder.load_state_dict(best)
     best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
     metrics = {"steps": steps, "best_step": best_step, "dev": score}
-    spent = {"seconds": state.seconds, "dev_seconds": state.dev_seconds, "dev_evaluations": state.dev_evaluations}
-    return Trained(pd.DataFrame(state.rows), metrics, **spent, commits=tuple(state.commits))
+    return Trained(pd.DataFrame(state.rows), metrics, state)
 
 
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:
@@ -242,7 +241,7 @@ def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dic
 
 
 def _save(
-    path: Path, state: _Progress, best: dict[str, Tensor], resumable: dict[str, Any], accelerator: Accelerator
+    path: Path, state: Progress, best: dict[str, Tensor], resumable: dict[str, Any], accelerator: Accelerator
 ) -> None:
     """One file, replaced in one go: a kill at any moment leaves the old one or the new one."""
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -255,7 +254,7 @@ def _save(
     accelerator.wait_for_everyone()
 
 
-def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[_Progress, dict[str, Tensor]]:
+def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[Progress, dict[str, Tensor]]:
     content = torch.load(path, map_location="cpu", weights_only=True)
     written, present = (len(content["random"]), content["device"]), (accelerator.num_processes, accelerator.device.type)
     if written != present:
@@ -267,4 +266,4 @@ def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tu
         part.load_state_dict(content[name])
     for device, random_state in content["random"][accelerator.process_index].items():
         RANDOM[device].set_rng_state(random_state)
-    return _Progress(**content["progress"]), content["best"]
+    return Progress(**content["progress"]), content["best"]

@@ -3,14 +3,13 @@
 import os
 import platform
 import subprocess
+import sys
 
 import pytest
 import torch
 import transformers
 
 from lib import session
-
-QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "true"}
 
 
 def test_versions_are_those_that_are_installed():
@@ -79,21 +78,27 @@ def test_outside_git_the_commit_is_unknown(repository, tmp_path, monkeypatch, ca
 
 
 def test_quiet_sets_what_is_not_set(monkeypatch):
-    for name in QUIET:
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     transformers.utils.logging.set_verbosity_info()
     transformers.utils.logging.enable_progress_bar()
     session.quiet()
-    assert {name: os.environ[name] for name in QUIET} == QUIET
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "true"
     assert transformers.utils.logging.get_verbosity() == transformers.utils.logging.ERROR
     assert not transformers.utils.logging.is_progress_bar_enabled()
 
 
 def test_quiet_leaves_what_the_user_set(monkeypatch):
-    for name in QUIET:
-        monkeypatch.setenv(name, "mine")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "mine")
     session.quiet()
-    assert all(os.environ[name] == "mine" for name in QUIET)
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "mine"
+
+
+@pytest.mark.parametrize(("given", "silent"), [({}, "True"), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, "False")])
+def test_the_hub_gets_no_telemetry_unless_the_user_says_so(given, silent):
+    ask = "import lib.batch.__main__, huggingface_hub.constants as c; print(c.HF_HUB_DISABLE_TELEMETRY)"
+    unset = {name: value for name, value in os.environ.items() if "TELEMETRY" not in name and name != "DO_NOT_TRACK"}
+    told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=unset | given, check=True)
+    assert told.stdout.strip() == silent
 
 
 def test_the_commit_is_that_of_the_code_that_runs(repository):

@@ -60,19 +60,20 @@ def test_steps_are_reported_in_place_of_a_bar(tiny_bert, sentences, tmp_path, mo
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
     seen, checkpoint = [], tmp_path / "checkpoint.pt"
 
-    def report(n, **values):
-        seen.append(n)
+    def report(share, *, resumed=False, **values):
+        assert resumed == (share > 2 / 13)
+        seen.append(round(share * 13, 6))
         if len(seen) == 4:
             raise KeyboardInterrupt
 
     method, corpus, config = build(tiny_bert, sentences)
     monkeypatch.setattr(training.session, "git_commit", lambda: "first")
     with pytest.raises(KeyboardInterrupt):
-        training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_steps=report)
+        training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_share=report)
     method, corpus, config = build(tiny_bert, sentences)
     monkeypatch.setattr(training.session, "git_commit", lambda: "second")
-    options = {"checkpoint": checkpoint, "show_progress": True, "on_steps": report}
-    assert training.train(method, corpus, config, dev=None, **options).commits == ("first", "second")
+    options = {"checkpoint": checkpoint, "show_progress": True, "on_share": report}
+    assert training.train(method, corpus, config, dev=None, **options).progress.commits == ["first", "second"]
     assert seen == [1] * 4 + [3] + [1] * 10 and capsys.readouterr().err == ""
 
 
@@ -347,7 +348,7 @@ if dist.get_rank() == 0:
 def losses_and_gradients(tiny, sentences, options):
     """Of four steps, the gradients of the last."""
     method, corpus, config = build(tiny, sentences, dropout=0.0, max_steps=4, gradient_clip=0.0, **options)
-    extra = method.row_data(Corpus("toy", (tuple(sentences),)), config.max_length, False)
+    extra = method.row_data(Corpus("toy", (tuple(sentences),)), config.max_length)
     history = training.train(method, dataclasses.replace(corpus, extra=extra), config, dev=None).history
     gradients = {name: p.grad for name, p in method.named_parameters() if p.grad is not None}
     return {"loss": history.loss.tolist(), "gradients": gradients}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from scipy import stats
 
 from lib import paths
 
@@ -98,16 +99,19 @@ def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] =
 
 
 def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] = ("method",)) -> pd.DataFrame:
-    """Mean and deviation of `value` over seeds, and the paired gain over a method: its mean, smallest and largest.
+    """Mean and deviation of `value` over seeds, and the paired gain over a method: its mean with the 95 % interval
+    (Student's t; NaN for one seed), its smallest and its largest.
 
     frame: columns method, seed, `value` and those of `by`. Gains pair rows with equal seed and equal other columns.
     """
     paired = [name for name in by if name != "method"] + ["seed"]
-    with_gain = frame.assign(gain=gains(frame, over=over, value=value, paired=paired))
-    extremes = {"smallest gain": ("gain", "min"), "largest gain": ("gain", "max")}
-    return with_gain.groupby(list(by), sort=False).agg(
-        mean=(value, "mean"), std=(value, "std"), gain=("gain", "mean"), **extremes, seeds=("seed", "size")
-    )
+    gained = frame.assign(gain=gains(frame, over=over, value=value, paired=paired)).groupby(list(by), sort=False)
+    gain, pairs = gained.gain.mean(), gained.gain.count()
+    half = stats.t.ppf(0.975, pairs - 1) * gained.gain.std() / np.sqrt(pairs)
+    columns = {"mean": gained[value].mean(), "std": gained[value].std(), "gain": gain}
+    columns |= {"95 % low": gain - half, "95 % high": gain + half}
+    columns |= {"smallest gain": gained.gain.min(), "largest gain": gained.gain.max(), "seeds": gained.size()}
+    return pd.DataFrame(columns)
 
 
 def seed_statistics(values: pd.Series | np.ndarray, *, draws: int = 10_000, seed: int = 0) -> dict[str, float]:

@@ -2,18 +2,18 @@
 
     python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml -p seeds=[3]
     python -m lib.batch run notebooks/1_simcse.ipynb -f params/paper/1_simcse.yaml --dry-run
-    python -m lib.batch sweep params/grids/temperature.yaml
+    python -m lib.batch sweep params/grids/simcse_seeds.yaml
     python -m lib.batch all --profile demo --report
     python -m lib.batch report --profile demo
 
 Executed notebooks, also failed ones, are kept in runs/notebooks/<profile>/. A sweep file runs one notebook
 with many parameters; its paths start at the repository:
 
-    notebook: notebooks/1_simcse.ipynb
-    base: params/demo/1_simcse.yaml                 # for all, from a file (optional)
-    parameters: {epochs: 2}                         # for all (optional)
-    grid: {seed: [1, 2], temperature: [0.05, 0.1]}  # every combination
-    runs: [{seed: 3, dropout: 0.0}]                 # then these
+    notebook: notebooks/0_start_here.ipynb
+    base: params/demo/0_start_here.yaml                    # for all, from a file (optional)
+    parameters: {corpus_size: 256}                         # for all (optional)
+    grid: {seed: [1, 2], learning_rate: [1.0e-4, 5.0e-4]}  # every combination
+    runs: [{seed: 3, batch_size: 64}]                      # then these
 
 Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was started), 130 interrupted,
 138 the kernel was killed (of several notebooks: 1).

@@ -97,7 +97,7 @@ def roles(corpus: Corpus, name: str) -> tuple[str, ...]:
     return corpus.roles if augmentation in ("none", "round_trip") else ROLES[:2]
 
 
-def augment_corpus(corpus: Corpus, name: str, seed: int, *, show_progress: bool = False) -> Corpus:
+def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
     """Plain sentences -> pairs of a sentence and its view.
 
     `none` returns the corpus as it is. `round_trip` gives the translated sentences in place of the others,
@@ -112,7 +112,7 @@ def augment_corpus(corpus: Corpus, name: str, seed: int, *, show_progress: bool 
         return corpus
     sentences = corpus.columns[0]
     if augmentation.startswith("round_trip"):
-        views = round_trip.round_trip(sentences, *arguments, show_progress=show_progress)
+        views = round_trip.round_trip(sentences, *arguments)
     else:
         random = np.random.default_rng(seed)
         views = [augment(sentence, augmentation, *(arguments or (0.0,)), random) for sentence in sentences]

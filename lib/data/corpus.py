@@ -81,12 +81,12 @@ def _read_table(path: Path) -> Corpus:
     text = "\n".join(read_lines(path)).removeprefix("\ufeff")  # spreadsheets write a byte order mark
     reader = csv.reader(io.StringIO(text), delimiter="\t" if ".tsv" in path.suffixes else ",")
     try:
-        rows = [[cell.strip() for cell in row] for row in reader if row]
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
     except csv.Error as error:
         raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
     if not rows:
         raise DataError(f"{path} is empty.")
-    header, *rows = rows
+    (_, header), *rows = rows
     if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
         header = list(ROLES)
     named = header[0] == "anchor"
@@ -96,10 +96,10 @@ def _read_table(path: Path) -> Corpus:
             "or any number under a header of roles that begins with anchor (anchor,positive,...)."
         )
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
-    for number, row in enumerate(rows, start=2):
+    for line, row in rows:
         if len(row) != len(header):
-            raise DataError(f"{path}, row {number}: {len(row)} columns where the header has {len(header)}.")
-    columns = [[row[i] or " " for row in rows] for i in range(len(header))]
+            raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(header)}.")
+    columns = [[row[i] or " " for _, row in rows] for i in range(len(header))]
     return Corpus(path.name, columns, header if named else ())
 
 

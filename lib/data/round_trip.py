@@ -24,7 +24,7 @@ CHUNK = 1_000  # sentences per file: a killed translation goes on after the last
 MOST_EMPTY = 0.1  # share of a chunk
 
 
-def round_trip(sentences: Sequence[str], there: str, back: str, *, show_progress: bool = False) -> list[str]:
+def round_trip(sentences: Sequence[str], there: str, back: str) -> list[str]:
     """Translate with model `there` and its output with model `back`; greedy, so that the result is always the same.
 
     The authors used Google Translate (French and Russian for BERT, Dutch and Chinese for RoBERTa). Here it is any pair
@@ -43,7 +43,7 @@ def round_trip(sentences: Sequence[str], there: str, back: str, *, show_progress
     def write(path: Path) -> None:
         path.write_text(json.dumps(_translate(chunk, *models), ensure_ascii=False), encoding="utf8")
 
-    with progress(total=len(sentences), label="translate", enabled=show_progress) as bar:
+    with progress(total=len(sentences), label="translate") as bar:
         for start in range(0, len(sentences), CHUNK):
             chunk = list(sentences[start : start + CHUNK])
             name = hashlib.sha256(json.dumps(chunk).encode()).hexdigest()[:24]

@@ -46,14 +46,10 @@ class Batch:
         column = self.roles.index(role)
         return self.input_ids[:, column], self.attention_mask[:, column]
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+    def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
-
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=non_blocking)
-
-        extra = {name: move(values) for name, values in self.extra.items()}
-        return Batch(move(self.input_ids), move(self.attention_mask), self.roles, extra)
+        extra = {name: values.to(device) for name, values in self.extra.items()}
+        return Batch(self.input_ids.to(device), self.attention_mask.to(device), self.roles, extra)
 
 
 @dataclass(frozen=True)
@@ -98,9 +94,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
-def tokenize_corpus(
-    corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False, show_progress: bool = False
-) -> TokenizedCorpus:
+def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False) -> TokenizedCorpus:
     """Tokenise with `encoder.tokenize`, or take the array that an earlier run left in the cache.
 
     Args:
@@ -120,7 +114,7 @@ def tokenize_corpus(
 
     def write(folder: Path) -> None:
         parts, lengths = [], []
-        with progress(total=len(corpus), label="tokenise", enabled=show_progress) as bar:
+        with progress(total=len(corpus), label="tokenise") as bar:
             for start in range(0, len(corpus), CHUNK):
                 chunk = [column[start : start + CHUNK] for column in corpus.columns]
                 sentences = [sentence for row in zip(*chunk, strict=True) for sentence in row]

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lib import paths
 from lib.checks import EncoderError
@@ -43,15 +42,6 @@ class EncoderSum(nn.Module):
     @property
     def dimension(self) -> int:
         return self.encoders[0].dimension
-
-    @property
-    def device(self) -> torch.device:
-        return self.encoders[0].device
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """input_ids, attention_mask [N, L], tokens of the first encoder's tokenizer, which all must share -> [N, D]."""
-        vectors = [encoder(input_ids, attention_mask) for encoder in self.encoders]
-        return sum(weight * z for weight, z in zip(self.weights, vectors, strict=True))
 
     def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
         """As SentenceEncoder.encode: n strings -> float32 [n, D]."""

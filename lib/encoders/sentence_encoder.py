@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,7 @@ class SentenceEncoder(nn.Module):
         Args:
             pooling: one of POOLINGS; None takes what the folder was saved with, else `cls`.
             dropout: replaces the backbone's hidden and attention dropout; None keeps them.
-            attention: `sdpa` (fast) or `eager` (needed when attention maps are read).
+            attention: `sdpa`, or `eager`, which is slower and gives no attention maps.
             device: None takes the GPU when there is one.
 
         Raises:
@@ -124,10 +124,6 @@ class SentenceEncoder(nn.Module):
         if self.projection is not None:
             return [m for m in self.projection.modules() if isinstance(m, nn.Linear)][-1].out_features
         return self.backbone.config.hidden_size
-
-    def pool(self, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Backbone output -> [N, D] by `self.pooling`, before any projection."""
-        return POOLINGS[self.pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id)
 
     @property
     def _is_packed(self) -> bool:
@@ -177,7 +173,8 @@ class SentenceEncoder(nn.Module):
         else:
             every_layer = POOLINGS[self.pooling].layers == "all"
             output = self.run_backbone(input_ids, attention_mask, output_hidden_states=every_layer)
-        pooled = self.pool(output, input_ids, attention_mask).float()
+        pooling = POOLINGS[self.pooling]
+        pooled = pooling.read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
         return pooled if self.projection is None else self.projection(pooled)
 
     def tokenize(
@@ -208,12 +205,22 @@ class SentenceEncoder(nn.Module):
         return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
 
     @torch.no_grad()
-    def encode(self, sentences: Sequence[str], *, batch_tokens: int = 4096, show_progress: bool = False) -> np.ndarray:
+    def encode(
+        self,
+        sentences: Sequence[str],
+        *,
+        batch_tokens: int = 4096,
+        show_progress: bool = False,
+        on_share: Callable[[float], None] | None = None,
+    ) -> np.ndarray:
         """Embed sentences: list of n strings -> float32 array [n, D], in the given order.
 
         Repeated sentences are embedded once; batches hold sentences of similar length and at most `batch_tokens`
         tokens, padding included; evaluation mode, no gradient. The batching does not change a vector beyond
         floating-point noise (about 1e-6).
+
+        Args:
+            on_share: called after every batch with its share of the distinct sentences.
 
         Raises:
             TypeError: something else than a list of strings was given.
@@ -235,6 +242,8 @@ class SentenceEncoder(nn.Module):
                 inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
                 vectors[batch] = self(*inputs).float().cpu().numpy()
                 bar.update(len(batch))
+                if on_share:
+                    on_share(len(batch) / len(distinct))
             bar.close()
         finally:
             self.train(was_training)

@@ -6,7 +6,7 @@ on the training set; SST2: on the dev set). In full mode that is 10 x (4 x 10 + 
 While the penalty is searched, the held-out data of a fit is the fold it is scored on; the refit with the chosen
 penalty holds out a random 5% of the training set.
 
-Everything is deterministic for a seed and a device. Known differences from SentEval:
+Everything is deterministic for a seed. Known differences from SentEval:
 - initial weights, row order and the held-out 5% are drawn otherwise; as in SentEval, every fit restarts from one seed;
 - fits share one order of all rows, each restricted to its own rows, where SentEval permutes the rows of each fit;
 - rows are split into folds in file order, so the members of a fold may differ;
@@ -15,8 +15,7 @@ Everything is deterministic for a seed and a device. Known differences from Sent
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,8 +44,6 @@ def evaluate_transfer(
     tasks: tuple[str, ...] = TRANSFER_TASKS,
     mode: Literal["full", "fast"] = "full",
     seed: int = 1111,
-    device: torch.device | str = "cpu",
-    progress: Callable[[str], None] | None = None,
 ) -> pd.DataFrame:
     """Accuracy of a linear classifier on each transfer task, by SentEval's protocol.
 
@@ -55,8 +52,6 @@ def evaluate_transfer(
         data_dir: holds `senteval/downstream`.
         mode: `full` for the papers' tables, `fast` for SentEval's development setting (RMSprop, 5 folds).
         seed: of the folds, the initial weights and the order of rows; SentEval uses 1111 throughout.
-        device: where the classifiers are fitted.
-        progress: called with one line of text after each task, for example `print`.
 
     Returns:
         Two rows per task: split `test`, and split `dev` (the score that chose the penalty, mean over outer folds);
@@ -70,15 +65,11 @@ def evaluate_transfer(
         raise ValueError(f"{mode!r} is not a transfer mode: choose one of {', '.join(SETTINGS)}.")
     rows = []
     for name in tasks:
-        started = time.perf_counter()
         task = load_transfer(data_dir, name)
         features, labels, split_rows = _encode_task(encode, task)
-        scores = _score_task(task.kind, features.to(device), labels.to(device), split_rows, SETTINGS[mode], seed)
+        scores = _score_task(task.kind, features, labels, split_rows, SETTINGS[mode], seed)
         protocol = f"SentEval, logistic regression, {mode}"
         rows += [(name, split, protocol, "-", "accuracy", value) for split, value in scores.items()]
-        if progress is not None:
-            values = "  ".join(f"{split} {value:6.2f}" for split, value in scores.items())
-            progress(f"{name:5} {values}  {time.perf_counter() - started:.0f} s")
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
 
 

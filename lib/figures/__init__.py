@@ -12,11 +12,11 @@ from lib.figures.geometry import (
     pair_scatter,
     singular_spectrum,
 )
-from lib.figures.style import CYCLE, METHODS, colour, save_figure, set_style
+from lib.figures.style import CYCLE, METHODS, colour, save_figure
 
 __all__ = [
     "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
-    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_spread", "set_style", "singular_spectrum",
+    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_spread", "singular_spectrum",
     "sweep", "token_shares", "training_curves",
 ]  # fmt: skip

@@ -8,24 +8,21 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from cycler import cycler
 from matplotlib.figure import Figure
 
 from lib import paths
 
 COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
-# A method has the same colour in every notebook; the last two are parts of miCSE.
-_NAMES = ("untuned", "SimCSE", "miCSE", "InfoCSE", "MSSE", "TNCSE", "JTCSE", "3R")
-METHODS = dict(zip(_NAMES, COLOURS, strict=False)) | {"SimCSE + AMI": "#59338c", "SimCSE + MoCo": COLOURS[9]}
+# A method has the same colour in every notebook.
+METHODS = {
+    "untuned": COLOURS[7], "SimCSE": COLOURS[0], "SimCSE + AMI": "#8c2d04", "SimCSE + MoCo": COLOURS[9],
+    "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "MSSE": COLOURS[4], "TNCSE": COLOURS[1], "JTCSE": "#59338c",
+    "3R": COLOURS[5],
+}  # fmt: skip
 # For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
-CYCLE = cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
+CYCLE = plt.cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
 OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 8}  # a legend to the right of its axes
 SCORE = "Spearman x 100 (higher is better)"
-
-
-def set_style() -> None:
-    """Use the style sheet of the collection for all pictures that follow."""
-    plt.style.use(Path(__file__).with_name("style.mplstyle"))
 
 
 def colour(method: str) -> str:

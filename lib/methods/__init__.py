@@ -54,11 +54,6 @@ class MethodSpec:
             raise ConfigError(f"method {text!r}: {plain[0]} cannot be put around another method.")
         return cls(tuple(names))
 
-    @property
-    def slug(self) -> str:
-        """The name as part of a file name."""
-        return "-".join(self.names)
-
     def argument_names(self) -> list[str]:
         names = [field.name for method in self.names for field in fields(REGISTRY[method].Arguments)]
         if doubled := min((name for name in names if names.count(name) > 1), default=""):

@@ -113,7 +113,7 @@ class Method(nn.Module):
         """Values of the last step for the history, shown beside the terms and never summed."""
         return {}
 
-    def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
+    def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
         """Further columns [n, ...] of the batches (`Batch.extra`), computed from the text once before training."""
         return {}
 
@@ -165,8 +165,8 @@ class Wrapper(Method):
     def logged(self) -> dict[str, float]:
         return self.inner.logged()
 
-    def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
-        return self.inner.row_data(corpus, max_length, show_progress)
+    def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
+        return self.inner.row_data(corpus, max_length)
 
     def after_step(self) -> None:
         self.inner.after_step()

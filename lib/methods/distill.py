@@ -43,11 +43,11 @@ class Distill(Method):
         if teacher != student:
             raise ConfigError(f"the teacher's vectors have {teacher} dimensions, those of the backbone {student}.")
 
-    def row_data(self, corpus: Corpus, max_length: int, show_progress: bool) -> dict[str, np.ndarray]:
+    def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
         teacher = ensemble.load(self.arguments.teacher, device=processes().device)
         for part in ensemble.parts(teacher):
             part.max_length = min(part.max_length, max_length)
-        return {"teacher": teacher.encode(list(corpus.columns[0]), show_progress=show_progress)}
+        return {"teacher": teacher.encode(list(corpus.columns[0]), show_progress=True)}
 
     def embed(self, batch: Batch) -> Views:
         student = self.encoder(*batch.column("anchor"))

@@ -129,12 +129,15 @@ class TokenMasking(nn.Module):
     """BERT's choice of tokens to predict: never special tokens, never padding.
 
     Raises:
-        ConfigError: whole words were asked for and the vocabulary does not mark pieces that continue a word.
+        ConfigError: the vocabulary has no mask token, or whole words were asked for and it does not mark the pieces
+            that continue a word.
     """
 
     def __init__(self, encoder: SentenceEncoder, *, probability: float, whole_words: bool = False) -> None:
         super().__init__()
         self.probability, self.mask_id = probability, encoder.tokenizer.mask_token_id
+        if self.mask_id is None:
+            raise ConfigError("this backbone's vocabulary has no mask token, so its words cannot be hidden.")
         pieces = encoder.tokenizer.convert_ids_to_tokens(list(range(encoder.backbone.config.vocab_size)))
         special = torch.zeros(len(pieces), dtype=torch.bool)
         special[encoder.tokenizer.all_special_ids] = True

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="wins over FILE")
     args = parser.parse_args(argv)
     try:
-        run = runs.run(read(args.file, args.parameter), show_progress=True)
+        run = runs.run(read(args.file, args.parameter))
     except (ConfigError, DataError, EncoderError, NumericError) as error:
         print(error, file=sys.stderr)
         return 1 if isinstance(error, NumericError) else 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import RESULT_COLUMNS
 from lib.progress import is_wanted, progress
 from lib.runs import store, times
 from lib.runs.prepare import Shared, preflight
@@ -27,6 +29,7 @@ from lib.runs.running import find, run
 from lib.runs.scoring import Scores
 from lib.runs.store import Run
 
+EXPECTED_WEIGHT = 60.0  # seconds that a bar counts as gone by as expected, so that one slow first step does not decide
 REST, SECONDS_OF_THE_REST = "rest of ", 60.0  # kernel, tables and figures; seconds where no notebook was measured yet
 
 
@@ -83,13 +86,12 @@ class Plan:
     Args:
         profile: of the notebook.
         publish: whether `publish` writes; refused in the demo profile, whose numbers are not results.
-        show_progress: a bar over the whole plan while a cell trains or scores.
     """
 
-    def __init__(self, profile: str, *, publish: bool = False, show_progress: bool = True) -> None:
+    def __init__(self, profile: str, *, publish: bool = False) -> None:
         if publish and profile == "demo":
             raise ConfigError("publish: the numbers of the demo profile are not results; take profile small or paper.")
-        self.profile, self.publishes, self.show_progress = profile, publish, show_progress
+        self.profile, self.publishes = profile, publish
         self._scores = Scores([])
         self._to_score = 0  # encoders that are still to be scored
         self._groups: dict[str, list[PlannedRun]] = {}
@@ -97,6 +99,7 @@ class Plan:
         self._expected: dict[PlannedRun, float] | None = None  # seconds of the runs that were missing at first
         self._per_score: float | None = None  # seconds expected
         self._total = self._done = 0.0  # of the bar, in expected seconds
+        self._spent = self._given = 0.0  # seconds that what is done took; expected seconds of what was found instead
         self._shared = Shared()
 
     # --- Declaring ---
@@ -290,10 +293,16 @@ class Plan:
         if not self._scores.tasks:
             raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
         names = [task.name for task in self._scores.tasks]
-        new = 1 if isinstance(encoder, Run) else len(self._scores.not_held(encoder))
-        with self._bar(f"score {', '.join(names)}", lambda: new * self._score_seconds()):
-            rows = self._scores.of(encoder, store.config_labels(next(iter(self)).config), **labels)
-        self._to_score = max(0, self._to_score - new)
+        to_read, counted = len(self._scores.to_read(encoder)), not isinstance(encoder, ensemble.EncoderSum)
+        pieces = max(to_read, counted)
+        with self._bar(
+            f"score {', '.join(names)}",
+            lambda: pieces * self._score_seconds(),
+            pieces=pieces,
+            unplanned=lambda: (pieces - counted) * self._score_seconds(),
+        ) as on_share:
+            rows = self._scores.of(encoder, self._labels(), on_share=on_share, **labels)
+        self._to_score = max(0, self._to_score - counted)
         return rows
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
@@ -305,6 +314,13 @@ class Plan:
             store.publish(frame, self.profile, name, note)
 
     # --- Inside ---
+
+    def _labels(self) -> dict[str, Any]:
+        """Of rows that belong to no run."""
+        first = next(iter(self), None)
+        unknown = {name: "" for name in store.ROW_COLUMNS if name not in RESULT_COLUMNS}
+        known = store.config_labels(first.config) if first else unknown
+        return known | {"profile": self.profile}
 
     def _found(self, planned: PlannedRun) -> Run | None:
         """The finished run, if the store has it and everything that it starts from."""
@@ -333,11 +349,9 @@ class Plan:
     def _do(self, planned: PlannedRun) -> Run:
         if planned not in self._finished:
             config = self._actual(planned, make=True)
-            with self._bar(
-                planned.name, lambda: self._estimate().get(planned, 0.0), steps=times.steps(planned.config)
-            ) as on_steps:
+            with self._bar(planned.name, lambda: self._estimate().get(planned, 0.0)) as on_share:
                 self._shared.clear()  # whole corpora: training needs the memory
-                self._finished[planned] = run(config, show_progress=self.show_progress, on_steps=on_steps)
+                self._finished[planned] = run(config, on_share=on_share)
         return self._finished[planned]
 
     # --- Time ---
@@ -360,23 +374,49 @@ class Plan:
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
 
     @contextmanager
-    def _bar(self, label: str, expected: Callable[[], float], steps: int = 1) -> Iterator[Callable[..., None] | None]:
-        """A bar of the whole plan; yields what advances it by steps of one piece of the work, `expected` seconds."""
-        if not (self.show_progress and is_wanted() and processes().is_main_process):
+    def _bar(
+        self,
+        label: str,
+        expected: Callable[[], float],
+        *,
+        pieces: int = 1,
+        unplanned: Callable[[], float] = float,
+    ) -> Iterator[Callable[..., None] | None]:
+        """A bar of the whole plan; yields what advances it, by shares of each of the pieces, which take `expected`
+        seconds together. The time left follows from the pace of the whole plan.
+
+        Args:
+            unplanned: seconds of it that the total does not count yet.
+        """
+        if not (is_wanted() and processes().is_main_process):
             yield None
             return
-        piece, start = expected(), self._done
+        seconds, start = expected(), self._done
         self._total = self._total or sum(self._estimate().values()) + self._to_score * self._score_seconds()
+        self._total += unplanned()
         bar = progress(total=self._total, label=label, initial=start, percent=True)
+        bar.initial, bar.start_t = self._given - EXPECTED_WEIGHT, bar.start_t - self._spent - EXPECTED_WEIGHT
+        began, worked, given = time.monotonic(), False, 0.0
 
-        def advance(n: int, **values: float) -> None:
-            self._done = min(self._done + n * piece / steps, start + piece)
+        def advance(share: float, *, resumed: bool = False, **values: float) -> None:
+            nonlocal worked, given
+            worked = True
+            if resumed:  # an earlier process took the time
+                given += share * seconds / pieces
+                bar.initial += share * seconds / pieces
+            self._done = min(self._done + share * seconds / pieces, start + seconds)
             bar.update(self._done - bar.n, **values)
 
         try:
             yield advance
+        except BaseException:
+            self._done = start
+            raise
+        else:
+            self._done = start + seconds
+            self._given += given if worked else seconds
+            self._spent += (time.monotonic() - began) * worked
         finally:
-            self._done = start + piece
             bar.close()
 
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     data_dir, needs = config.data_folder(), config.needs
     shared = Shared() if shared is None else shared
     corpus = _load_corpus(config, shared)
-    augment.check(config.augmentation)
+    shared.once(augment.check, config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
     if not set(needs.roles) <= set(roles) <= set(allowed):
         perhaps = f" and perhaps {', '.join(needs.optional_roles)}" if needs.optional_roles else " alone"
@@ -92,24 +92,20 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     return corpus, encoder, dev
 
 
-def prepare(config: RunConfig, *, show_progress: bool = False, shared: Shared | None = None) -> Prepared:
+def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
     """What `load` gives, with the corpus augmented, and the name of the run. Raises as `load` does."""
     shared = Shared() if shared is None else shared
     corpus, encoder, dev = load(config, shared)
-    corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed, show_progress=show_progress)
+    corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed)
     checksums = {
         "corpus": corpus.fingerprint(),
-        "backbone": shared.once(_fingerprint, encoder, config.needs.files),
+        "backbone": shared.once(type(encoder).fingerprint, encoder, config.needs.files),
         "dev": "" if dev is None else dev.fingerprint(),
     }
     for argument, name in config.needs.encoders.items():
         further = shared.once(ensemble.load, name, device="cpu")
-        checksums[argument] = shared.once(_fingerprint, further, (MODEL_FILES,))
+        checksums[argument] = shared.once(type(further).fingerprint, further, (MODEL_FILES,))
     return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
-
-
-def _fingerprint(encoder: SentenceEncoder | ensemble.EncoderSum, files: Sequence[str]) -> str:
-    return encoder.fingerprint(files)
 
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
@@ -118,7 +114,7 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     for argument in config.needs.encoders:
         values["method_arguments"].pop(argument)
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
-    return f"{config.spec.slug}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def encoder_name(path_or_id: str) -> str:

@@ -34,31 +34,26 @@ def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
     return stored if stored.is_finished else None
 
 
-def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..., None] | None = None) -> Run:
+def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Run:
     """The finished run with this configuration: from the store, or trained now; a killed one resumes exactly.
 
     Two processes that ask for the same run do not train it twice: the second waits and takes the result. Under
     `accelerate launch` all processes call this and train together.
 
     Args:
-        on_steps: see `lib.training.train`.
+        on_share: see `lib.training.train`.
 
     Raises:
         ConfigError, DataError, EncoderError: before training starts.
         lib.training.NumericError: a loss term is not finite.
     """
     group, environment = processes(), session.environment()
-    prepared = prepare(config, show_progress=show_progress)
+    prepared = prepare(config)
     corpus, encoder = prepared.corpus, prepared.encoder
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
-        if (
-            show_progress
-            and is_wanted()
-            and group.is_main_process
-            and stored.provenance["commit"] != environment["commit"]
-        ):
+        if is_wanted() and group.is_main_process and stored.provenance["commit"] != environment["commit"]:
             again = "delete its folder to train it again with the present code."
             print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
         return stored
@@ -73,24 +68,23 @@ def run(config: RunConfig, *, show_progress: bool = False, on_steps: Callable[..
             if group.process_index:
                 set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
             split, checkpoint = config.needs.splits_long_rows, working / "checkpoint.pt"
-            tokens = tokenize_corpus(
-                corpus, encoder, max_length=config.max_length, split=split, show_progress=show_progress
-            )
-            tokens = replace(tokens, extra=method.row_data(corpus, config.max_length, show_progress))
+            tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=split)
+            tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
             trained = train(
                 method,
                 tokens,
                 config,
                 dev=prepared.dev,
                 checkpoint=checkpoint,
-                show_progress=show_progress,
-                on_steps=on_steps,
+                show_progress=True,
+                on_share=on_share,
             )
             if group.is_main_process:
                 _finish(stored.folder, config, prepared, method, trained, environment)
-                steps = trained.seconds - trained.dev_seconds
+                progress = trained.progress
+                steps = progress.seconds - progress.dev_seconds
                 times.remember(times.kind_of_training(config, encoder), steps, trained.metrics["steps"])
-                times.remember(times.kind_of_dev(config, encoder), trained.dev_seconds, trained.dev_evaluations)
+                times.remember(times.kind_of_dev(config, encoder), progress.dev_seconds, progress.dev_evaluations)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored
@@ -108,12 +102,12 @@ def _finish(
             "rows": len(prepared.corpus),
             "backbone": prepared.backbone,
             "checksums": prepared.checksums,
-            "seconds": round(trained.seconds, 3),
-            "dev_seconds": round(trained.dev_seconds, 3),
+            "seconds": round(trained.progress.seconds, 3),
+            "dev_seconds": round(trained.progress.dev_seconds, 3),
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **environment,
-            "commit": ", ".join(trained.commits),
+            "commit": ", ".join(trained.progress.commits),
         }
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import yaml
 from filelock import FileLock
+from pandas.api.types import is_float_dtype
 
 from lib import paths, session
 from lib.checks import DataError
@@ -82,6 +83,12 @@ class Run:
         """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained."""
         return ensemble.load(self.folder / "encoder", **options).to(processes().device)
 
+    def results_file(self, name: str, key: Any = None) -> Path:
+        """Where `results` keeps rows."""
+        if key is not None:
+            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
+        return self.folder / "results" / f"{name}.csv"
+
     def results(
         self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None, **labels: str
     ) -> pd.DataFrame:
@@ -92,9 +99,7 @@ class Run:
             compute: gives the columns RESULT_COLUMNS.
             labels: values of columns where they differ from the run's.
         """
-        if key is not None:
-            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
-        path = self.folder / "results" / f"{name}.csv"
+        path = self.results_file(name, key)
         if not path.is_file():
             with paths.whole_file(path) as new:
                 compute().to_csv(new, index=False)
@@ -129,15 +134,21 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     runs may be made on several machines, and every encoder is measured by itself).
 
     Args:
+        frame: value and further columns with a fraction are measured, all others but run_id tell rows apart.
         note: one sentence for the provenance: what was measured; those of rows that stay are kept.
 
     Raises:
-        DataError: the file has other columns, a run is not in the store, or a mean over seeds would mix runs of
-            different settings.
+        DataError: the file has other columns, two rows differ in measured values alone, a run is not in the store, or a
+            mean over seeds would mix runs of different settings.
     """
     path = _published_file(profile, name)
     beside = path.with_suffix(".provenance.json")
-    frame = frame.assign(value=frame.value.round(2)).astype({"seed": str, "run_id": str})
+    frame = frame.assign(value=frame.value.astype(float).round(2)).astype({"seed": str, "run_id": str})
+    same = [column for column in frame if column != "run_id" and not is_float_dtype(frame[column])]
+    frame = frame.drop_duplicates()
+    if len(twice := frame[frame.duplicated(same)]):
+        called = ", ".join(map(str, twice[same].iloc[0]))
+        raise DataError(f"{name}: two rows with other values are both called {called}; nothing was published.")
     measured = [Run(paths.runs() / profile / run_id) for run_id in sorted({*frame.run_id} - {""})]
     if gone := [run.id for run in measured if not run.is_finished]:
         raise DataError(f"{gone[0]} is not in the store: rows are published where their runs are.")
@@ -146,7 +157,6 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     with FileLock(path.with_name(f".{name}.lock")):
         if path.is_file():
             earlier = published(profile, name, columns=list(frame)).astype({"seed": str, "run_id": str})
-            same = [column for column in frame if column not in ("value", "run_id")]
             both = pd.concat([earlier, frame], ignore_index=True)
             frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
             provenance = json.loads(beside.read_text(encoding="utf8"))

@@ -130,12 +130,11 @@ def _time_steps(config: RunConfig) -> float:
     tokens = tokenize_corpus(few, encoder, max_length=config.max_length, split=config.needs.splits_long_rows)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         method = config.spec.build(encoder, config.method_arguments)
-        tokens = replace(tokens, extra=method.row_data(few, config.max_length, False))
-        seconds = [
-            train(method, tokens, config.replace(max_steps=count, epochs=count, dev_task="none"), dev=None).seconds
-            for count in (1, TRIAL_STEPS)  # the first step allocates memory and is slow
-        ]
-    return seconds[-1] / TRIAL_STEPS
+        tokens = replace(tokens, extra=method.row_data(few, config.max_length))
+        for count in (1, TRIAL_STEPS):  # the first step allocates memory and is slow
+            trial = config.replace(max_steps=count, epochs=count, dev_task="none")
+            trained = train(method, tokens, trial, dev=None)
+    return trained.progress.seconds / TRIAL_STEPS
 
 
 def _time_encoding(tasks: Sequence[STSTask], encoder: SentenceEncoder) -> float:

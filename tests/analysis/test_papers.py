@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from lib.analysis import papers
 
@@ -92,5 +93,8 @@ def test_gains_are_paired_and_not_differences_of_means():
     assert gains.dropna().to_dict() == {10: 0, 11: 3, 12: 0, 13: 1, 14: 0, 15: -1}
     table = papers.gain_table(frame, over="a", value="score", by=["size", "method"])
     assert table.loc[(10, "b"), ["mean", "gain", "smallest gain", "largest gain", "seeds"]].tolist() == [57, 2, 1, 3, 2]
+    interval = stats.ttest_1samp([3.0, 1.0], 0).confidence_interval()
+    assert table.loc[(10, "b"), ["95 % low", "95 % high"]].tolist() == pytest.approx(list(interval))
+    assert table.loc[(99, "b"), ["95 % low", "95 % high"]].isna().all()  # one pair
     alone = papers.gain_table(frame[frame["size"] == 10], over="a", value="score")
     assert alone.loc["b", "gain"] == 2 and alone.loc["a", "gain"] == 0

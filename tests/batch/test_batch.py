@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -13,9 +14,10 @@ import pytest
 from nbformat import v4
 
 from lib import paths
+from lib.batch import __main__ as command
 from lib.batch.__main__ import main
 from lib.batch.execute import finished, plan_of
-from lib.batch.jobs import single
+from lib.batch.jobs import expand, single
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_corpus
@@ -422,6 +424,16 @@ def sweep(notebook, tmp_path):
     path.write_text(SWEEP.format(mode="fail"))
     (tmp_path / "base.yaml").write_text("layers: 8\nname: base\n")
     return path
+
+
+def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: ROOT)
+    example = tmp_path / "example.yaml"
+    example.write_text(
+        textwrap.dedent(command.__doc__[command.__doc__.index("    notebook:") :].split("Exit codes")[0])
+    )
+    assert len(expand(example)) == 5
+    assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
 
 def test_a_sweep_continues_and_skips_what_is_finished(sweep, fake, store, capsys):

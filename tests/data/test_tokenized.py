@@ -70,7 +70,7 @@ def test_columns_are_found_by_role(encoder, sentences):
 
 def test_a_batch_moves_as_a_whole():
     ids = torch.zeros(2, 1, 3, dtype=torch.int64)
-    batch = Batch(ids, ids + 1, ("anchor",), {"weight": torch.ones(2)}).to("meta", non_blocking=True)
+    batch = Batch(ids, ids + 1, ("anchor",), {"weight": torch.ones(2)}).to("meta")
     assert batch.input_ids.device == batch.attention_mask.device == batch.extra["weight"].device == torch.device("meta")
     assert batch.roles == ("anchor",) and len(batch) == 2
 

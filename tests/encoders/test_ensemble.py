@@ -10,7 +10,6 @@ import torch
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum, merge, parts
-from lib.encoders.sentence_encoder import pad
 
 
 @pytest.fixture
@@ -73,15 +72,9 @@ def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, se
     assert all(part.training for part in parts(total))
 
 
-def test_tokens_in_vectors_out_is_the_same_sum(three, sentences):
-    total = EncoderSum(three, [0.3, 0.3, 0.7]).eval()
-    inputs = pad(three[0].tokenize(sentences[:6]), three[0].tokenizer.pad_token_id)
-    np.testing.assert_allclose(total(*inputs).detach().numpy(), total.encode(sentences[:6]), atol=1e-5)
-
-
-def test_it_is_one_module_on_one_device(three):
+def test_it_is_one_module(three):
     total = EncoderSum(three)
-    assert total.dimension == 32 and total.device == torch.device("cpu")
+    assert total.dimension == 32
     assert len(list(total.parameters())) == sum(len(list(e.parameters())) for e in three)
 
 

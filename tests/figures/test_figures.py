@@ -16,7 +16,7 @@ from lib import figures, notebook, paths
 
 @pytest.fixture(autouse=True)
 def style():
-    figures.set_style()
+    plt.style.use(paths.root() / "lib" / "figures" / "style.mplstyle")
     yield
     plt.close("all")
 

@@ -50,7 +50,7 @@ def prepared(method, sentences, max_length=32):
     """The tokens with the teacher's vectors, as runs.run makes them."""
     corpus = Corpus("toy", (tuple(sentences),))
     tokens = tokenize_corpus(corpus, method.encoder, max_length=max_length)
-    return dataclasses.replace(tokens, extra=method.row_data(corpus, max_length, False))
+    return dataclasses.replace(tokens, extra=method.row_data(corpus, max_length))
 
 
 # -- rows -----------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_other_methods_add_no_columns(tiny_bert, sentences, name):
     kind = REGISTRY[name]
     arguments = {"ami_weight": 0.0, "max_layer": 2, "min_layer": 0} if name == "micse" else {}
     method = kind(SentenceEncoder.from_pretrained(tiny_bert), kind.Arguments(**arguments))
-    assert method.row_data(Corpus("toy", (tuple(sentences),)), 32, False) == {}
+    assert method.row_data(Corpus("toy", (tuple(sentences),)), 32) == {}
 
 
 @pytest.mark.parametrize("kind", ["teacher", "twins"])

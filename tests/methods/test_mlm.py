@@ -409,6 +409,14 @@ def test_a_run_from_every_start(with_late_layers, tmp_path, sentences, head):
 # -- what cannot be -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("method", "arguments"), [("mlm", {}), ("simcse", {"mlm_weight": 0.1})])
+def test_words_are_hidden_by_a_mask_token(bert, method, arguments):
+    encoder = SentenceEncoder.from_pretrained(bert)
+    encoder.tokenizer.mask_token = None
+    with pytest.raises(ConfigError, match="vocabulary has no mask token"):
+        REGISTRY[method](encoder, REGISTRY[method].Arguments(**arguments))
+
+
 def test_wrong_arguments(bert, tmp_path, sentences):
     with pytest.raises(ConfigError, match="early_layers must lie between 1 and 3, below the last layer; got 4"):
         build(bert, early_layers=4, condenser_weight=1.0)

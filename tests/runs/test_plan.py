@@ -23,9 +23,14 @@ def config(tiny_bert, corpus_file):
     return RunConfig(**values, batch_size=32, max_length=16)
 
 
+@pytest.fixture(autouse=True)
+def no_bar(monkeypatch):
+    monkeypatch.setenv("CSE_PROGRESS", "off")  # which also asks how long everything takes
+
+
 @pytest.fixture
 def plan():
-    return Plan("demo", show_progress=False)
+    return Plan("demo")
 
 
 @pytest.fixture
@@ -182,7 +187,7 @@ def test_runs_that_start_from_runs(plan, config, trainings):
     assert plan.runs("student").run[0].config.method_arguments["teacher"] == str(first[1].folder / "encoder")
     assert len(trainings) == 4
 
-    again = Plan("demo", show_progress=False)
+    again = Plan("demo")
     stages(again, config)
     state = again.state()
     assert state.found.tolist() == [2, 1, 1] and state.seconds.sum() == 0
@@ -191,7 +196,7 @@ def test_runs_that_start_from_runs(plan, config, trainings):
 def test_a_run_whose_start_is_missing_is_to_train(plan, config):
     stages(plan, config)
     plan.runs("first")
-    again = Plan("demo", show_progress=False)
+    again = Plan("demo")
     stages(again, config)
     assert again.state()["to train"].tolist() == [0, 1, 1]
 
@@ -240,6 +245,12 @@ def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
     plan.score(ensemble.EncoderSum([untuned, untuned], [0.3, 0.7]))
     assert len(counted) == 4
 
+    without_runs = Plan("demo")
+    without_runs.sts(["demo"], config.data_folder(), encoders=1)
+    known = without_runs.score(untuned, backbone="a public one")
+    assert known.value.tolist() == rows.value.tolist() and len(counted) == 4
+    assert [*known.backbone.unique(), *known.profile.unique()] == ["a public one", "demo"]
+
     finished = plan.runs("main").run[0]
     assert plan.score(finished, method="SimCSE").seed.unique() == [config.seed]
     assert plan.score(finished, method="SimCSE").value.notna().all() and len(counted) == 5
@@ -275,6 +286,19 @@ def test_rows_that_are_not_measured_again_stay(results):
     kept = runs.published("small", "layers", columns=ROWS.columns)
     assert kept.value.tolist() == [1.23, 3.0]
     assert json.loads((results / "layers.provenance.json").read_text())["notes"] == ["first.", "second."]
+
+
+def test_a_measured_column_tells_no_rows_apart(results):
+    plan = Plan("small", publish=True)
+    rows = ROWS.astype({"value": "float32"}).assign(tokens=[6.5, 6.25])
+    plan.publish(rows, "shares", "first.")
+    plan.publish(rows.assign(tokens=[7.5, 7.25]), "shares", "again, on other texts.")
+    kept = runs.published("small", "shares", columns=rows.columns)
+    assert kept.tokens.tolist() == [7.5, 7.25] and kept.value.tolist() == [1.23, 2.0]
+    with pytest.raises(DataError, match="two rows with other values are both called b, 1, 2; nothing was published"):
+        plan.publish(pd.concat([rows, rows.iloc[1:].assign(tokens=9.5)]), "shares", "twice.")
+    plan.publish(pd.concat([rows, rows]), "shares", "the same rows twice.")
+    assert len(runs.published("small", "shares", columns=rows.columns)) == 2
 
 
 def test_nothing_is_published_unless_asked(results):
@@ -343,26 +367,116 @@ def test_a_damaged_file_of_times_is_as_none(plan):
     assert times.read()["a kind"] == 2.0
 
 
-def test_one_bar_for_the_whole_plan(config, monkeypatch):
-    shown = []
+class Bar:
+    """Stands in for a counter of lib.progress; `shown` holds what every one began and ended with."""
 
-    class Bar:
-        def __init__(self, total, label, initial, percent):
-            self.total, self.n = total, initial
-            shown.append((label, round(initial / total, 3)))
+    shown: list
 
-        def update(self, n, **values):
-            self.n += n
+    def __init__(self, total, label, initial, percent):
+        self.total, self.n, self.initial, self.start_t = total, initial, initial, 0.0
+        self.shown.append((label, round(initial / total, 3)))
 
-        def close(self):
-            shown.append(round(self.n / self.total, 3))
+    def update(self, n, **values):
+        self.n += n
 
+    def close(self):
+        self.shown.append(round(self.n / self.total, 3))
+        self.pace = (self.n - self.initial, -self.start_t)  # expected seconds, and those that were gone at the start
+        Bar.last = self
+
+
+@pytest.fixture
+def bars(monkeypatch, config):
     monkeypatch.delenv("CSE_PROGRESS", raising=False)
     monkeypatch.setattr(module, "progress", Bar)
+    monkeypatch.setattr(Bar, "shown", [], raising=False)
     encoder = SentenceEncoder.from_pretrained(config.backbone)
     for kind in (times.kind_of_training(config, encoder), times.kind_of_dev(config, encoder)):
         times.remember(kind, 1.0)
+    return Bar.shown
+
+
+def test_one_bar_for_the_whole_plan(config, bars):
     plan = Plan("demo")
     plan.grid("main", config, {"seed": [1, 2]})
     plan.runs("main")
-    assert shown == [("main, seed 1", 0.0), 0.5, ("main, seed 2", 0.5), 1.0]
+    assert bars == [("main, seed 1", 0.0), 0.5, ("main, seed 2", 0.5), 1.0]
+
+
+@pytest.fixture
+def slow_encode(monkeypatch):
+    """Reading all sentences takes 10 s of a clock that stands still otherwise; the shares that were reported."""
+    clock, seen, real = [0.0], [], SentenceEncoder.encode
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+
+    def slow(self, sentences, *, on_share=None, **options):
+        def report(share):
+            clock[0] += 10.0 * share
+            seen.append(share)
+            on_share(share)
+
+        return real(self, sentences, batch_tokens=512, on_share=on_share and report, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", slow)
+    return seen
+
+
+def scored_plan(config, encoders):
+    plan = Plan("demo")
+    plan.grid("main", config, {"seed": [1]})  # two steps and two dev evaluations: 4 s expected
+    (task,) = plan.sts(["demo"], config.data_folder(), encoders=encoders)
+    times.remember(times.kind_of_score([task], SentenceEncoder.from_pretrained(config.backbone)), 3.0)
+    return plan
+
+
+def test_the_bar_moves_while_an_encoder_is_scored(config, bars, slow_encode):
+    plan = scored_plan(config, encoders=2)
+    plan.runs("main")
+    plan.score(SentenceEncoder.from_pretrained(config.backbone))
+    assert len(slow_encode) > 2 and sum(slow_encode) == pytest.approx(1)
+    assert bars[2:] == [("score demo", 0.4), 0.7]
+    twins = [SentenceEncoder.from_pretrained(config.backbone, pooling=pooling) for pooling in ("cls", "mean")]
+    plan.score(ensemble.EncoderSum(twins))  # the second one is in no plan
+    assert bars[4:] == [("score demo", round(7 / 13, 3)), round(10 / 13, 3)]
+
+
+def test_the_time_left_follows_the_pace_of_what_was_not_found(config, bars, slow_encode):
+    encoders = [SentenceEncoder.from_pretrained(config.backbone, pooling=pooling) for pooling in ("cls", "mean")]
+    scored_plan(config, encoders=2).score(encoders[0])
+    plan = scored_plan(config, encoders=2)
+    plan.score(encoders[0])  # found
+    plan.runs("main")
+    plan.score(encoders[1])
+    expected, gone = Bar.last.pace
+    assert bars[-1] == 1.0
+    assert gone == module.EXPECTED_WEIGHT  # of a clock that stands still while a run trains
+    assert expected == pytest.approx(module.EXPECTED_WEIGHT + 4.0 + 3.0)
+
+
+def test_what_an_earlier_process_trained_says_nothing_of_the_pace(config, bars, monkeypatch):
+    def resumed(config, on_share):
+        on_share(0.75, resumed=True)
+        on_share(0.25)
+        return running.run(config)
+
+    monkeypatch.setattr(module, "run", resumed)
+    plan = scored_plan(config, encoders=1)
+    plan.runs("main")
+    expected, _ = Bar.last.pace
+    assert bars[-1] == round(4 / 7, 3) and expected == pytest.approx(module.EXPECTED_WEIGHT + 1.0)
+
+
+def test_an_interrupted_piece_counts_once(config, bars, monkeypatch):
+    real = running.run
+
+    def interrupted(config, on_share):
+        on_share(0.5)
+        raise KeyboardInterrupt
+
+    plan = scored_plan(config, encoders=1)
+    monkeypatch.setattr(module, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plan.runs("main")
+    monkeypatch.setattr(module, "run", real)
+    plan.runs("main")
+    assert bars[-1] == round(4 / 7, 3)

@@ -303,12 +303,11 @@ def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
 def test_a_run_of_another_commit_is_named_where_progress_is_shown(config, monkeypatch, capsys):
     runs.run(config)
     monkeypatch.setattr(running.session, "git_commit", lambda: "c0ffee")
-    runs.run(config)
     monkeypatch.setenv("CSE_PROGRESS", "off")  # its lines would land in an executed notebook
-    runs.run(config, show_progress=True)
+    runs.run(config)
     assert "was trained at commit" not in capsys.readouterr().err
     monkeypatch.delenv("CSE_PROGRESS")
-    runs.run(config, show_progress=True)
+    runs.run(config)
     assert "was trained at commit" in capsys.readouterr().err
 
 

@@ -25,7 +25,12 @@ def encoders(tiny_bert):
 def read(monkeypatch):
     """The poolings of the encoders that read sentences, in order."""
     seen, encode = [], SentenceEncoder.encode
-    monkeypatch.setattr(SentenceEncoder, "encode", lambda self, *a: seen.append(self.pooling) or encode(self, *a))
+
+    def recorded(self, *sentences, **options):
+        seen.append(self.pooling)
+        return encode(self, *sentences, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", recorded)
     return seen
 
 
@@ -37,16 +42,19 @@ def test_a_sum_takes_the_vectors_of_its_encoders(scores, encoders, read):
     scores.of(one, {}, **LABELS)
     scores.of(two, {}, **LABELS)
     assert scores.of(both, {}, **LABELS).value.tolist() == expected and read == ["cls", "mean"]
+    assert scores.to_read(ensemble.EncoderSum([one, two])) == []  # held
+    scores.of(ensemble.EncoderSum(encoders), {}, **LABELS)
+    assert scores.to_read(both) == []  # no longer held, but its scores are kept
 
 
 def test_only_the_last_vectors_are_held(scores, encoders, read):
     one, two, three, four = encoders
     for encoder in encoders:
         scores.of(encoder, {}, **LABELS)
-    assert scores.not_held(ensemble.EncoderSum([one, two, one])) == [one]
+    assert scores.to_read(ensemble.EncoderSum([one, two, one])) == [one]
     scores.of(ensemble.EncoderSum([two, one]), {}, **LABELS)
     assert read[4:] == ["cls"]
-    assert scores.not_held(ensemble.EncoderSum([three, four])) == [three]
+    assert scores.to_read(ensemble.EncoderSum([three, four])) == [three]
 
 
 def test_the_time_of_an_encoder_is_remembered_where_one_has_read(scores, encoders, monkeypatch):
