@@ -69,9 +69,6 @@ class RunConfig:
         object.__setattr__(self, "method_arguments", MappingProxyType(values))
         self.spec.needs(values)  # a wrapper refuses a method that it cannot be put around
 
-    def __reduce__(self) -> tuple:
-        return (RunConfig, tuple(self.as_dict().values()))
-
     @property
     def spec(self) -> MethodSpec:
         """The method, and what is put around it."""

@@ -1,5 +1,3 @@
-import pickle
-
 import pytest
 import yaml
 
@@ -72,10 +70,10 @@ def test_whole_numbers_become_floats_and_nothing_else_changes():
     assert values == (1.0, 1.0, 7, 2) and [type(value) for value in values] == [float, float, int, int]
 
 
-def test_a_config_survives_pickle_and_yaml():
+def test_a_config_survives_yaml():
     config = RunConfig(method="micse", method_arguments={"queue_size": 3})
-    for copy in (pickle.loads(pickle.dumps(config)), RunConfig(**yaml.safe_load(yaml.safe_dump(config.as_dict())))):
-        assert copy == config and hash(copy) == hash(config)
+    copy = RunConfig(**yaml.safe_load(yaml.safe_dump(config.as_dict())))
+    assert copy == config and hash(copy) == hash(config)
     assert len({config, config.replace(queue_size=3), config.replace(queue_size=4)}) == 2
 
 

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 
+import huggingface_hub
 import pytest
 import torch
 import transformers
@@ -78,11 +79,13 @@ def test_outside_git_the_commit_is_unknown(repository, tmp_path, monkeypatch, ca
 
 
 def test_quiet_sets_what_is_not_set(monkeypatch):
-    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    for name in ("TOKENIZERS_PARALLELISM", "HF_HUB_DISABLE_PROGRESS_BARS"):
+        monkeypatch.delenv(name, raising=False)
+    huggingface_hub.utils.enable_progress_bars()
     transformers.utils.logging.set_verbosity_info()
     transformers.utils.logging.enable_progress_bar()
     session.quiet()
-    assert os.environ["TOKENIZERS_PARALLELISM"] == "true"
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "true" and huggingface_hub.utils.are_progress_bars_disabled()
     assert transformers.utils.logging.get_verbosity() == transformers.utils.logging.ERROR
     assert not transformers.utils.logging.is_progress_bar_enabled()
 

@@ -293,8 +293,8 @@ class Plan:
         if not self._scores.tasks:
             raise ConfigError("the plan has no STS tasks: declare them with plan.sts in the plan cell.")
         names = [task.name for task in self._scores.tasks]
-        to_read, counted = len(self._scores.to_read(encoder)), not isinstance(encoder, ensemble.EncoderSum)
-        pieces = max(to_read, counted)
+        counted = not isinstance(encoder, ensemble.EncoderSum)
+        pieces = max(len(self._scores.to_read(encoder)), counted) if self._shows_bar else 1
         with self._bar(
             f"score {', '.join(names)}",
             lambda: pieces * self._score_seconds(),
@@ -373,6 +373,10 @@ class Plan:
                     self._expected[planned] = times.of_training(planned.config, self._shared)
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
 
+    @property
+    def _shows_bar(self) -> bool:
+        return is_wanted() and processes().is_main_process
+
     @contextmanager
     def _bar(
         self,
@@ -388,7 +392,7 @@ class Plan:
         Args:
             unplanned: seconds of it that the total does not count yet.
         """
-        if not (is_wanted() and processes().is_main_process):
+        if not self._shows_bar:
             yield None
             return
         seconds, start = expected(), self._done

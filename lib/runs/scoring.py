@@ -63,9 +63,11 @@ class Scores:
         """The encoders, alone or of a sum, that would have to read all sentences: none where the scores are kept."""
         if self._kept(encoder).is_file():
             return []
-        parts = ensemble.parts(encoder.encoder() if isinstance(encoder, Run) else encoder)
-        named = {part.fingerprint(): part for part in parts}
-        return [part for name, part in named.items() if name not in self._vectors]
+        return self._not_held(encoder.encoder() if isinstance(encoder, Run) else encoder)
+
+    def _not_held(self, encoder: Encoder) -> list[SentenceEncoder]:
+        parts = {part.fingerprint(): part for part in ensemble.parts(encoder)}
+        return [part for name, part in parts.items() if name not in self._vectors]
 
     def _kept(self, encoder: Run | Encoder) -> Path:
         """The file of an encoder's scores."""
@@ -76,7 +78,7 @@ class Scores:
         return paths.runs() / "scores" / f"{name}.csv"
 
     def _evaluate(self, encoder: Encoder, on_share: Callable[[float], None] | None) -> pd.DataFrame:
-        start, reading = time.monotonic(), self.to_read(encoder)
+        start, reading = time.monotonic(), self._not_held(encoder)
         rows = evaluate_sts(lambda sentences: self._encode(encoder, sentences, on_share), self.tasks)
         if reading:
             times.remember(times.kind_of_score(self.tasks, reading[0]), time.monotonic() - start, len(reading))
