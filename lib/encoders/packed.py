@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lib.encoders.dropout import dropout as drop
+
 MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
 
 
@@ -200,4 +202,4 @@ def _probabilities(query: Tensor, key: Tensor, keys: Tensor | None, dropout: flo
     scores = query @ key.transpose(-1, -2) * query.size(-1) ** -0.5
     if keys is not None:
         scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
-    return F.dropout(scores.float().softmax(-1), dropout)
+    return drop(scores.float().softmax(-1), dropout)

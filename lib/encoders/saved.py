@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import paths
 from lib.checks import EncoderError
+from lib.encoders.dropout import replace_dropout
 from lib.encoders.heads import projection_head
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
@@ -83,6 +84,7 @@ def load_backbone(
     }
     if problem := next((text for text, is_so in problems.items() if is_so), None):
         raise EncoderError(f"backbone {name!r}: {problem}.")
+    replace_dropout(backbone)
     return backbone, tokenizer, modules
 
 

@@ -59,8 +59,8 @@ def test_dropout_acts_while_training_and_only_then(case):
 def test_attention_dropout_has_the_rate_of_the_config(case, monkeypatch):
     backbone, ids, mask = case
     rates = []
-    real = torch.nn.functional.dropout
-    monkeypatch.setattr(packed.F, "dropout", lambda x, p, *rest: rates.append(p) or real(x, p, *rest))
+    real = packed.drop
+    monkeypatch.setattr(packed, "drop", lambda x, p: rates.append(p) or real(x, p))
     backbone.encoder.layer[0].attention.self.dropout.p = 0.25
     packed.last_hidden(backbone.train(), ids, mask, first_only=False)
     packed.last_hidden(backbone.eval(), ids, mask, first_only=False)

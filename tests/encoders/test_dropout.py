@@ -1,0 +1,71 @@
+import pytest
+import torch
+from torch import nn
+
+from lib.encoders import SentenceEncoder
+from lib.encoders.dropout import Dropout, dropout, replace_dropout
+
+
+@pytest.mark.parametrize("p", [0.05, 0.1, 0.5, 0.99])
+def test_drops_the_share_asked_for_and_keeps_the_mean(p):
+    torch.manual_seed(0)
+    x = dropout(torch.ones(1000, 1001), p)
+    share, error = (x == 0).double().mean().item(), (p * (1 - p) / x.numel()) ** 0.5
+    assert abs(share - p) < 5 * error
+    assert abs(x.double().mean().item() - 1) < 5 * error / (1 - p)
+    assert len(x.unique()) == 2
+
+
+def test_neighbouring_entries_are_dropped_independently():
+    torch.manual_seed(0)
+    is_dropped = (dropout(torch.ones(2**20), 0.5) == 0).double()
+    for distance in range(1, 9):  # four entries share one random word
+        both = (is_dropped[:-distance] * is_dropped[distance:]).mean().item()
+        assert both == pytest.approx(0.25, abs=0.003)
+
+
+def test_same_random_state_gives_the_same_mask_and_the_next_another():
+    x = torch.ones(64, 33)
+    torch.manual_seed(1)
+    first, second = dropout(x, 0.3), dropout(x, 0.3)
+    torch.manual_seed(1)
+    assert torch.equal(dropout(x, 0.3), first)
+    assert not torch.equal(first, second)
+
+
+def test_gradient_goes_through_kept_entries_with_their_scale():
+    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+    y = dropout(x, 0.4)
+    y.sum().backward()
+    assert torch.allclose(x.grad, y.detach() / x.detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5,), (2, 3, 7)])
+def test_keeps_shape_and_dtype(shape, dtype):
+    y = dropout(torch.ones(shape, dtype=dtype), 0.1)
+    assert y.shape == shape and y.dtype == dtype
+
+
+def test_the_rates_nothing_and_everything():
+    x = torch.randn(10, 10)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert torch.equal(dropout(x, 1.0), torch.zeros(10, 10))
+
+
+def test_module_drops_while_training_only():
+    module, x = Dropout(0.5), torch.ones(100)
+    assert (module(x) == 0).any()
+    assert torch.equal(module.eval()(x), x)
+
+
+def test_replace_keeps_rates_and_other_modules():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.3)), nn.Dropout(0.0))
+    replace_dropout(model)
+    assert [m.p for m in model.modules() if isinstance(m, Dropout)] == [0.3, 0.0]
+
+
+def test_an_encoder_has_no_other_dropout():
+    encoder = SentenceEncoder.from_pretrained("demo")
+    kinds = {type(m) for m in encoder.modules() if isinstance(m, nn.Dropout)}
+    assert kinds == {Dropout}
