@@ -16,6 +16,7 @@ from transformers import AutoModelForMaskedLM
 from transformers.utils import cached_file
 
 from lib.checks import ConfigError
+from lib.encoders.dropout import replace_dropout
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
@@ -113,6 +114,7 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
             raise ConfigError(f"late_layers {count} is more than the {len(layers)} layers of backbone {source!r}.")
         return copy.deepcopy(layers[len(layers) - count :])
     late = nn.ModuleList(type(layers[0])(backbone.config, layer_idx=i) for i in range(count))
+    replace_dropout(late)
     if start == "pretrained":
         saved = cached_file(source, LATE_LAYERS, _raise_exceptions_for_missing_entries=False)
         if saved is None:

@@ -65,7 +65,8 @@ def test_replace_keeps_rates_and_other_modules():
     assert [m.p for m in model.modules() if isinstance(m, Dropout)] == [0.3, 0.0]
 
 
-def test_an_encoder_has_no_other_dropout():
-    encoder = SentenceEncoder.from_pretrained("demo")
-    kinds = {type(m) for m in encoder.modules() if isinstance(m, nn.Dropout)}
+def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
+    backbone = SentenceEncoder.from_pretrained("demo").backbone
+    kinds = {type(m) for m in backbone.modules() if isinstance(m, nn.Dropout)}
     assert kinds == {Dropout}
+    assert not any(m.training for m in backbone.modules())
