@@ -5,7 +5,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
-    python benchmarks/compare.py micse|ami|ami-tokens|jtcse [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
+    python benchmarks/compare.py micse|ami|ami-tokens|jtcse|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
 from __future__ import annotations
@@ -196,7 +196,19 @@ def train_two(backbone: Path, steps: int, corpus_name: str) -> list[float]:
     return [2 * seconds for seconds in train_ours(backbone, steps, corpus_name)]
 
 
+def train_library_dropout(backbone: Path, steps: int, corpus_name: str) -> list[float]:
+    """Our step with the dropout masks that PyTorch draws."""
+    import torch.nn.functional as F
+
+    from lib.encoders import dropout, packed
+
+    dropout.dropout = packed.drop = F.dropout
+    return train_ours(backbone, steps, corpus_name)
+
+
 SIDES = {
+    ("dropout", "ours"): train_ours,
+    ("dropout", "peer"): train_library_dropout,
     ("jtcse", "ours"): train_twins,
     ("jtcse", "peer"): train_two,
     ("training", "ours"): train_ours,

@@ -1,4 +1,4 @@
-"""Dropout whose masks cost little on CPU: a training step from the mini-BERT takes a sixth less than with PyTorch's.
+"""Dropout whose masks cost little on CPU, where PyTorch draws them one after the other in a sixth of a training step.
 
 The arithmetic is PyTorch's; 16 random bits per entry take the place of a random float, so the rate p is a multiple of
 1 / 65536 (0.1 becomes 0.1000061), and kept entries are scaled by 1 / (1 - p) for just that p. Fused attention keeps
@@ -19,9 +19,8 @@ def dropout(x: Tensor, p: float) -> Tensor:
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
-    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device).random_(
-        -(2**63), None
-    )  # all 64 bits are random
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+    words.random_(-(2**63), None)  # all 64 bits
     draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # from -LEVELS / 2
     noise = (draws >= dropped - LEVELS // 2).to(x.dtype).div_(1 - dropped / LEVELS)
     return x * noise

@@ -4,6 +4,7 @@ from torch import nn
 
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout, dropout, replace_dropout
+from lib.encoders.heads import late_layers
 
 
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.5, 0.99])
@@ -67,6 +68,7 @@ def test_replace_keeps_rates_and_other_modules():
 
 def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
     backbone = SentenceEncoder.from_pretrained("demo").backbone
-    kinds = {type(m) for m in backbone.modules() if isinstance(m, nn.Dropout)}
-    assert kinds == {Dropout}
+    for model in (backbone, late_layers(backbone, 1, "random")):
+        kinds = {type(m) for m in model.modules() if isinstance(m, nn.Dropout)}
+        assert kinds == {Dropout}
     assert not any(m.training for m in backbone.modules())
