@@ -1,4 +1,4 @@
-"""Dropout whose masks cost little on CPU, where PyTorch draws them one after the other in a sixth of a training step.
+"""Dropout whose masks cost little on CPU, where PyTorch draws them one after the other: 15 % of a training step.
 
 The arithmetic is PyTorch's; 16 random bits per entry take the place of a random float, so the rate p is a multiple of
 1 / 65536 (0.1 becomes 0.1000061), and kept entries are scaled by 1 / (1 - p) for just that p. Fused attention keeps
