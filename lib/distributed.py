@@ -30,6 +30,12 @@ class _GatherRows(torch.autograd.Function):
         return gradient[start : start + ctx.rows]
 
 
+def own_rows(x: Tensor, rows: int) -> Tensor:
+    """The rows [n, ...] of this process among those that `gather` collected, which come in equal shares of n."""
+    start = processes().process_index * rows
+    return x[start : start + rows]
+
+
 def gather(x: Tensor) -> Tensor:
     """Rows of all processes in rank order, with their gradient: [n, D] on each of W processes -> [W n, D].
 

@@ -117,6 +117,8 @@ def train(
     state, best = Progress(), {}
     if checkpoint is not None and checkpoint.exists():
         state, best = _load(checkpoint, resumable, accelerator)
+        if best and set(best) != set(method.kept().state_dict()):
+            raise ConfigError(f"{checkpoint} was written by another version of this code: delete it.")
     if session.git_commit() not in state.commits:
         state.commits.append(session.git_commit())
 
@@ -164,7 +166,7 @@ def train(
             row |= measure()
             if is_candidate and not needs.keeps_last and row["dev"] > state.best_score:
                 state.best_score, state.best_step = row["dev"], state.step
-                best = {k: v.detach().cpu().clone() for k, v in method.encoder.state_dict().items()}
+                best = {k: v.detach().cpu().clone() for k, v in method.kept().state_dict().items()}
         state.rows.append(row)
         loss = row.get("loss", float("nan"))
         bar.update(1, loss=loss)
@@ -182,7 +184,7 @@ def train(
     bar.close()
     state.seconds += time.monotonic() - started
     if best:
-        method.encoder.load_state_dict(best)
+        method.kept().load_state_dict(best)
     best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
     metrics = {"steps": steps, "best_step": best_step, "dev": score}
     return Trained(pd.DataFrame(state.rows), metrics, state)

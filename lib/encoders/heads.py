@@ -11,16 +11,21 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 from transformers.utils import cached_file
 
-from lib.checks import ConfigError
+from lib.checks import ConfigError, EncoderError
 from lib.encoders.dropout import replace_dropout
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
+TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder
 LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
-LATE_LAYER_STARTS = ("pretrained", "top_layers", "random")
+LATE_LAYER_STARTS = {  # where the late layers start -> what is said of it in a run's provenance
+    "pretrained": f"{LATE_LAYERS} beside the backbone",
+    "top_layers": "copies of the backbone's last layers, NOT pre-trained as a head",
+    "random": "RANDOM, not pre-trained",
+}
 MLM_HEAD_STARTS = ("pretrained", "fresh")
 
 
@@ -30,6 +35,43 @@ def projection_head(dimension: int, weight_std: float = 0.02) -> nn.Sequential:
     nn.init.normal_(linear.weight, std=weight_std)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
+
+
+class BatchNormMLP(nn.Sequential):
+    """DiffCSE's and InfoCSE's training head (their code; neither paper has it): two linear layers without bias, batch
+    norm after each, ReLU between them, no scale or shift at the end. [.., D] -> [.., D]; statistics over all rows."""
+
+    def __init__(self, dimension: int, weight_std: float = 0.02) -> None:
+        wide, back = nn.Linear(dimension, 2 * dimension, bias=False), nn.Linear(2 * dimension, dimension, bias=False)
+        for linear in (wide, back):
+            nn.init.normal_(linear.weight, std=weight_std)
+        norms = nn.BatchNorm1d(2 * dimension), nn.BatchNorm1d(dimension, affine=False)
+        super().__init__(wide, norms[0], nn.ReLU(), back, norms[1])
+
+    def forward(self, h: Tensor) -> Tensor:
+        return super().forward(h.flatten(0, -2)).view(h.shape)
+
+
+def save_training_head(folder: Path, head: nn.Module) -> None:
+    """Write a projection that exists in training only beside a saved encoder, which is read without it."""
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in head.state_dict().items()}
+    save_file(weights, folder / TRAINING_HEAD)
+
+
+def load_training_head(folder: Path) -> nn.Module:
+    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics.
+
+    Raises:
+        EncoderError: the folder holds none.
+    """
+    path = folder / TRAINING_HEAD
+    if not path.is_file():
+        raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: its encoder was trained without a projection.")
+    weights = load_file(path)
+    kind = BatchNormMLP if "3.weight" in weights else projection_head
+    head = kind(weights["0.weight"].size(1))
+    head.load_state_dict(weights)
+    return head.eval()
 
 
 def mlm_head(
@@ -44,19 +86,29 @@ def mlm_head(
     Raises:
         ConfigError: the backbone was saved without one.
     """
-    source = backbone.config._name_or_path
+    model = masked_lm_model(backbone.config._name_or_path, "backbone", advice=advice)
+    head = getattr(model, _head_name(model))
+    decoder = getattr(head, "predictions", head).decoder
+    decoder.weight = backbone.get_input_embeddings().weight if tied else nn.Parameter(decoder.weight.detach().clone())
+    return head
+
+
+def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
+    """The masked-language model of a folder or hub name, in float32; what, advice: for the sentence of the error.
+
+    Raises:
+        ConfigError: it cannot be read, or was saved without an MLM head.
+    """
     try:
         model, report = AutoModelForMaskedLM.from_pretrained(
             source, output_loading_info=True, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
         )
     except (OSError, ValueError) as error:
-        raise ConfigError(f"backbone {source!r} cannot be read with an MLM head: {error}") from error
-    head = getattr(model, _head_name(model))
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason}") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
-        raise ConfigError(f"backbone {source!r} was saved without an MLM head: {advice}.")
-    decoder = getattr(head, "predictions", head).decoder
-    decoder.weight = backbone.get_input_embeddings().weight if tied else nn.Parameter(decoder.weight.detach().clone())
-    return head
+        raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
+    return model
 
 
 def fresh_mlm_head(backbone: nn.Module, weight_std: float = 0.02) -> nn.Module:

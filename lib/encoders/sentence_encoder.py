@@ -256,9 +256,11 @@ class SentenceEncoder(nn.Module):
         sentence-transformers: such a folder loads here, and there it stops, naming this class.
 
         Raises:
-            EncoderError: the folder exists and is no saved encoder.
+            EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.
         """
         folder = Path(folder).expanduser()
+        if self.projection is not None and len(self.projection) != 2:
+            raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
         if folder.exists() and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:

@@ -4,6 +4,7 @@ from lib.losses.attention_mutual_information import attention_mutual_information
 from lib.losses.contrastive_tension import contrastive_tension
 from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
+from lib.losses.replaced_tokens import replaced_token_detection
 from lib.losses.tensor_modulus import tensor_modulus
 from lib.losses.twin_info_nce import twin_info_nce
 
@@ -15,6 +16,7 @@ __all__ = [
     "mask_tokens",
     "masked_lm",
     "positives_only",
+    "replaced_token_detection",
     "tensor_modulus",
     "twin_info_nce",
 ]

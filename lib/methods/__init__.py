@@ -10,7 +10,9 @@ from lib.checks import ConfigError, check_choice, check_known
 from lib.encoders import SentenceEncoder
 from lib.methods.base import Method, Needs, Views, Wrapper
 from lib.methods.ct import CT
+from lib.methods.diffcse import DiffCSE
 from lib.methods.distill import Distill
+from lib.methods.infocse import InfoCSE
 from lib.methods.jtcse import JTCSE
 from lib.methods.micse import MiCSE
 from lib.methods.mirror_bert import MirrorBERT
@@ -20,7 +22,9 @@ from lib.methods.tncse import TNCSE
 
 REGISTRY: dict[str, type[Method]] = {
     "ct": CT,
+    "diffcse": DiffCSE,
     "distill": Distill,
+    "infocse": InfoCSE,
     "jtcse": JTCSE,
     "micse": MiCSE,
     "mirror_bert": MirrorBERT,
@@ -80,6 +84,10 @@ class MethodSpec:
                 raise ConfigError(f"method {name} cannot be put around {reason}.")
             needs = REGISTRY[name].needs(arguments, needs)
         return needs
+
+    def stand_in(self) -> dict[str, Any]:
+        """Arguments for a build on a plain backbone, see Method.stand_in."""
+        return {name: value for method in self.names for name, value in REGISTRY[method].stand_in.items()}
 
     def build(self, encoder: SentenceEncoder, values: Mapping[str, Any]) -> Method:
         """The method around this encoder. Raises also EncoderError."""

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
+from lib.encoders.heads import save_training_head
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Needs:
     trained_encoders: int = 1  # copies of the backbone that are trained, for the memory estimate
     files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
     encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
+    generators: Mapping[str, str] = field(default_factory=dict)  # argument -> masked-language model that it names
     sentence_views: bool = True  # `embed` gives embeddings that a wrapper can change
     splits_long_rows: bool = False  # a text longer than max_length becomes several rows; otherwise it is cut
     groups_lengths: bool = False  # rows of similar length share a batch: less padding, less chance
@@ -72,6 +75,8 @@ class Method(nn.Module):
     """
 
     Arguments: ClassVar[type]
+    # arguments with which it can be built on a plain backbone, in the place of one that an earlier run will make
+    stand_in: ClassVar[Mapping[str, Any]] = {}
     encoder: SentenceEncoder
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
@@ -120,9 +125,21 @@ class Method(nn.Module):
     def after_step(self) -> None:
         """Moving averages and queues, after the optimiser's step."""
 
+    def provenance(self) -> dict[str, str]:
+        """What a reader of the run must know of the parts that its configuration names only indirectly."""
+        return {}
+
+    def kept(self) -> nn.ModuleDict:
+        """The modules that end with the weights of the best step."""
+        heads = {} if self.training_head is None else {"training_head": self.training_head}
+        return nn.ModuleDict({"encoder": self.encoder} | heads)
+
     def save(self, folder: str | os.PathLike) -> None:
-        """Write what is kept of the trained method, see SentenceEncoder.save."""
+        """Write what is kept of the trained method: the encoder (see SentenceEncoder.save), and beside it the
+        projection that only training uses."""
         self.encoder.save(folder)
+        if self.training_head is not None:
+            save_training_head(Path(folder), self.training_head)
 
 
 class Wrapper(Method):
@@ -170,6 +187,12 @@ class Wrapper(Method):
 
     def after_step(self) -> None:
         self.inner.after_step()
+
+    def provenance(self) -> dict[str, str]:
+        return self.inner.provenance()
+
+    def kept(self) -> nn.ModuleDict:
+        return self.inner.kept()
 
     def save(self, folder: str | os.PathLike) -> None:
         self.inner.save(folder)

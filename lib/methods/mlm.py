@@ -57,6 +57,7 @@ class MLM(Method):
     """
 
     Arguments = MLMArguments
+    stand_in = {"head": "random", "lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:
@@ -115,6 +116,9 @@ class MLM(Method):
         if self.late is not None:
             terms["condenser"] = self.arguments.condenser_weight * terms["condenser"]
         return terms
+
+    def provenance(self) -> dict[str, str]:
+        return {} if self.late is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
 
     def save(self, folder: str | os.PathLike) -> None:
         """The encoder with its MLM head, and the late layers beside it."""

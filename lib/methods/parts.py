@@ -1,4 +1,4 @@
-"""Terms and parts that several methods share: the attention term (AMI), momentum encoder and queue, token masking."""
+"""Parts that several methods share: the attention term (AMI), momentum encoder and queue, token masking, gradient norms."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lib.checks import ConfigError, check_choice, check_range, check_types
 from lib.data import Batch
+from lib.distributed import processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, mask_tokens
@@ -89,6 +90,29 @@ class AttentionTerm:
         return arguments.ami_weight * loss
 
 
+class GradientNorms:
+    """Norms of the gradients that arrive at tensors on their way back."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Tensor] = {}
+
+    def watch(self, name: str, x: Tensor) -> Tensor:
+        """The same values; of the gradients at x, only those that come back through this tensor are seen."""
+        if not x.requires_grad:
+            return x
+        watched, world = x.view_as(x), processes().num_processes
+
+        def keep(gradient: Tensor) -> None:  # DDP takes the mean over the processes
+            self._latest[name] = gradient.detach().float().norm() / world
+
+        watched.register_hook(keep)
+        return watched
+
+    def values(self) -> dict[str, float]:
+        """Name -> Euclidean norm over all entries of this process's rows, of the last step."""
+        return {name: float(norm) for name, norm in self._latest.items()}
+
+
 class MomentumQueue(nn.Module):
     """A slowly following copy of the encoder, and its embeddings of the latest batches.
 
@@ -133,9 +157,12 @@ class TokenMasking(nn.Module):
             that continue a word.
     """
 
-    def __init__(self, encoder: SentenceEncoder, *, probability: float, whole_words: bool = False) -> None:
+    def __init__(
+        self, encoder: SentenceEncoder, *, probability: float, whole_words: bool = False, mask_only: bool = False
+    ) -> None:
         super().__init__()
         self.probability, self.mask_id = probability, encoder.tokenizer.mask_token_id
+        self.mask_only = mask_only
         if self.mask_id is None:
             raise ConfigError("this backbone's vocabulary has no mask token, so its words cannot be hidden.")
         pieces = encoder.tokenizer.convert_ids_to_tokens(list(range(encoder.backbone.config.vocab_size)))
@@ -151,5 +178,5 @@ class TokenMasking(nn.Module):
         """input_ids, mask [N, L] -> masked input_ids and labels, see `losses.mask_tokens`."""
         maskable = ~self.special[input_ids] & mask.bool()
         continues = None if self.continues is None else self.continues[input_ids]
-        vocabulary = {"mask_id": self.mask_id, "vocabulary_size": len(self.special)}
-        return mask_tokens(input_ids, maskable, probability=self.probability, continues=continues, **vocabulary)
+        rule = {"mask_id": self.mask_id, "vocabulary_size": len(self.special), "mask_only": self.mask_only}
+        return mask_tokens(input_ids, maskable, probability=self.probability, continues=continues, **rule)

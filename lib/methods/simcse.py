@@ -10,16 +10,19 @@ from torch import Tensor
 from lib.checks import check_choice, check_range, check_types
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
-from lib.encoders.heads import MODEL_FILES, mlm_head, projection_head
+from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
 from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import TokenMasking
+
+PROJECTIONS = ("train_only", "always", "none", "bn_mlp")
 
 
 @dataclass(frozen=True)
 class SimCSEArguments:
     temperature: float = 0.05  # Table D.1
-    projection: str = "train_only"  # the tanh layer: train_only (unsupervised), always (supervised), none; Table 6
+    # the tanh layer: train_only (unsupervised), always (supervised), none (Table 6); or DiffCSE's MLP with batch norm,
+    projection: str = "train_only"  # bn_mlp, in training only
     hard_negative_weight: float = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
     dropout_masks: str = "independent"  # the two views' masks; identical is the "fixed 0.1" of Table 3 and Figure 2
     mlm_weight: float = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
@@ -31,7 +34,7 @@ class SimCSEArguments:
         check_range("hard_negative_weight", self.hard_negative_weight, 0)
         check_range("mlm_weight", self.mlm_weight, 0)
         check_range("mlm_probability", self.mlm_probability, 0, 1, above=True)
-        check_choice("projection", self.projection, ("train_only", "always", "none"))
+        check_choice("projection", self.projection, PROJECTIONS)
         check_choice("dropout_masks", self.dropout_masks, ("independent", "identical"))
 
 
@@ -50,6 +53,8 @@ class SimCSE(Method):
             encoder.projection = projection_head(encoder.dimension)
         elif arguments.projection == "train_only":
             self.training_head = projection_head(encoder.dimension)
+        elif arguments.projection == "bn_mlp":
+            self.training_head = BatchNormMLP(encoder.dimension)
         self.mlm_head = self.masking = None
         if arguments.mlm_weight:
             self.mlm_head = mlm_head(encoder.backbone, tied=False)
@@ -77,13 +82,18 @@ class SimCSE(Method):
 
     def masked_lm(self, batch: Batch) -> Tensor:
         """MLM loss of anchors and positives, each masked by itself."""
-        input_ids, mask, roles = _with_positive(batch)
-        both = [roles.index("anchor"), roles.index("positive")]
-        input_ids, mask = input_ids[:, both].flatten(0, 1), mask[:, both].flatten(0, 1)
+        input_ids, mask = both_views(batch)
         masked, labels = self.masking(input_ids, mask)
         chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
         return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
+
+
+def both_views(batch: Batch) -> tuple[Tensor, Tensor]:
+    """input_ids, attention_mask [2N, L] of anchors and positives, those of a sentence one after the other."""
+    input_ids, mask, roles = _with_positive(batch)
+    both = [roles.index("anchor"), roles.index("positive")]
+    return input_ids[:, both].flatten(0, 1), mask[:, both].flatten(0, 1)
 
 
 def _with_positive(batch: Batch) -> tuple[Tensor, Tensor, tuple[str, ...]]:

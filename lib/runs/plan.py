@@ -65,6 +65,11 @@ class PlannedRun:
         return self.config.backbone
 
     @property
+    def trial(self) -> RunConfig:
+        """The run as it can be checked and timed now: the stand-in has no head that its backbone will bring."""
+        return self.config.replace(**self.config.spec.stand_in()) if "backbone" in self.starts else self.config
+
+    @property
     def identity(self) -> tuple:
         """Equal for plans of the same run in several groups."""
         origins = {name: getattr(start, "identity", start) for name, start in self.starts.items()}
@@ -224,7 +229,7 @@ class Plan:
             if alike not in asked:
                 asked.add(alike)
                 try:
-                    preflight(planned.config, self._shared)
+                    preflight(planned.trial, self._shared)
                 except (ConfigError, DataError, EncoderError) as error:
                     raise ConfigError(f"{planned.name}: {error}") from error
         self._shared.clear()  # a plan may wait for its turn beside many others
@@ -370,7 +375,7 @@ class Plan:
             for planned in self:
                 if self._found(planned) is None and planned.identity not in seen:
                     seen.add(planned.identity)
-                    self._expected[planned] = times.of_training(planned.config, self._shared)
+                    self._expected[planned] = times.of_training(planned.trial, self._shared)
         return {planned: seconds for planned, seconds in self._expected.items() if planned not in self._finished}
 
     @property

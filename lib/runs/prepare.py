@@ -20,6 +20,7 @@ from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
 from lib.encoders.saved import MINI_BERT
 from lib.encoders.sentence_encoder import longest_input
@@ -105,13 +106,16 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
     for argument, name in config.needs.encoders.items():
         further = shared.once(ensemble.load, name, device="cpu")
         checksums[argument] = shared.once(type(further).fingerprint, further, (MODEL_FILES,))
+    for argument, name in config.needs.generators.items():
+        generator = shared.once(Generator.from_pretrained, name)
+        checksums[argument] = shared.once(Generator.fingerprint, generator)
     return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
 
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     """Method and a hash of what the run is: content of the data and the encoders, not where they lie."""
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
-    for argument in config.needs.encoders:
+    for argument in (*config.needs.encoders, *config.needs.generators):
         values["method_arguments"].pop(argument)
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -106,6 +106,7 @@ def _finish(
             "dev_seconds": round(trained.progress.dev_seconds, 3),
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **method.provenance(),
             **environment,
             "commit": ", ".join(trained.progress.commits),
         }

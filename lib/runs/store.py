@@ -21,6 +21,7 @@ from lib.config import RunConfig
 from lib.data.sts import protocol
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.heads import load_training_head
 from lib.encoders.saved import write_json
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs.prepare import FORMAT, encoder_name
@@ -76,11 +77,22 @@ class Run:
         """The configuration, less where things lie and what differs between seeds: all runs behind one mean agree."""
         left_out = {"profile", "data_dir", "corpus", "corpus_seed", "backbone", "seed", "trace_until"}
         values = {name: value for name, value in self.config.as_dict().items() if name not in left_out}
-        encoders, arguments = self.config.needs.encoders, values["method_arguments"]
-        return values | {"method_arguments": {n: v for n, v in arguments.items() if n not in encoders}}
+        models, arguments = self.config.needs.encoders | self.config.needs.generators, values["method_arguments"]
+        return values | {"method_arguments": {n: v for n, v in arguments.items() if n not in models}}
 
-    def encoder(self, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
-        """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained."""
+    def encoder(self, *, training_head: bool = False, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
+        """The trained encoder, or sum of encoders.
+
+        Args:
+            training_head: read through the projection that only training uses (the papers' "cls", not
+                "cls_before_pooler").
+            options: as in SentenceEncoder.from_pretrained.
+
+        Raises:
+            EncoderError: the run has no such projection.
+        """
+        if training_head:
+            options["projection"] = load_training_head(self.folder / "encoder")
         return ensemble.load(self.folder / "encoder", **options).to(processes().device)
 
     def results_file(self, name: str, key: Any = None) -> Path:

@@ -52,3 +52,23 @@ def test_whole_words_are_chosen_together():
                 assert chosen[row, j] == chosen[row, j - 1]
     assert chosen[:, 1:].float().mean().item() == pytest.approx(0.15, abs=0.02)
     assert not chosen[:, 0].any()
+
+
+def test_mask_only_hides_the_very_tokens_of_the_other_rule():
+    ids = torch.full((50, 40), 7)
+    results = [
+        mask_tokens(
+            ids, torch.ones_like(ids, dtype=torch.bool), mask_id=3, vocabulary_size=1000, mask_only=mask_only,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for mask_only in (False, True)
+    ]  # fmt: skip
+    (_, labels), (masked, same_labels) = results
+    assert torch.equal(labels, same_labels)
+    assert torch.equal(masked == 3, labels != -100)
+
+
+def test_the_sum_is_the_mean_times_the_chosen_tokens():
+    logits, labels = torch.randn(2, 3, 5), torch.tensor([[1, -100, 4], [-100, -100, 0]])
+    torch.testing.assert_close(masked_lm(logits, labels, reduction="sum"), 3 * masked_lm(logits, labels))
+    assert masked_lm(logits, torch.full((2, 3), -100), reduction="sum") == 0

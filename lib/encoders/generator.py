@@ -1,0 +1,79 @@
+"""The generator of replaced-token detection: a frozen masked-language model that guesses every token of a masked text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer
+
+from lib.checks import ConfigError
+from lib.encoders.heads import masked_lm_model
+from lib.encoders.saved import locate
+from lib.session import quiet
+
+LOGITS = 2**25  # entries of the largest tensor of guesses, 128 MiB in float32
+
+
+class Generator(nn.Module):
+    """Always in evaluation mode and without gradient, whatever `train()` is called with.
+
+    Any family of masked-language models will do (the authors take DistilBERT); only its vocabulary must be the
+    encoder's.
+    """
+
+    def __init__(self, model: nn.Module, vocabulary: dict[str, int]) -> None:
+        super().__init__()
+        self.model, self.vocabulary = model.requires_grad_(False).eval(), vocabulary
+
+    @classmethod
+    def from_pretrained(cls, path_or_id: str) -> Generator:
+        """Load a local folder or a hub name.
+
+        Raises:
+            EncoderError: neither a folder nor a hub name, or weights in a pickle.
+            ConfigError: no masked-language model, or one without its head or tokenizer.
+        """
+        quiet()
+        source, local = locate(path_or_id)
+        model = masked_lm_model(source, "generator", advice="take a masked-language model that has one")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ConfigError(f"generator {path_or_id!r} has no tokenizer that can be loaded: {reason}") from error
+        return cls(model, tokenizer.get_vocab())
+
+    def train(self, mode: bool = True) -> Generator:
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The likeliest token at every place: input_ids, attention_mask [N, L] -> ids [N, L]."""
+        rows = max(1, LOGITS // (input_ids.size(1) * self.model.config.vocab_size))
+        parts = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
+        return torch.cat([self.model(input_ids=ids, attention_mask=mask).logits.argmax(-1) for ids, mask in parts])
+
+    def check_vocabulary(self, name: str, tokenizer: Any) -> None:
+        """Raise ConfigError when this generator's tokens are not those of a tokenizer."""
+        theirs, ours = self.vocabulary, tokenizer.get_vocab()
+        if theirs != ours:
+            common = len(theirs.items() & ours.items())
+            raise ConfigError(
+                f"generator {name!r} has another vocabulary than the backbone ({len(theirs):,} and {len(ours):,} tokens, "
+                f"{common:,} in common): the encoder reads what it fills in, so take one with the backbone's tokenizer."
+            )
+
+    def fingerprint(self) -> str:
+        """SHA-256 of its weights, architecture and vocabulary."""
+        config = {k: v for k, v in self.model.config.to_dict().items() if k[0] != "_" and k != "transformers_version"}
+        parts = [config, sorted(self.vocabulary.items())]
+        digest = hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+        return digest.hexdigest()

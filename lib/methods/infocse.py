@@ -1,0 +1,216 @@
+"""InfoCSE (Wu et al. 2022, arXiv 2210.06432), joint training: SimCSE, and an auxiliary network that has to predict
+masked tokens and sees what the encoder knows of the sentence only in the [CLS] vector.
+
+The first stage, which trains encoder and auxiliary head together, is method `mlm` with condenser_weight 1. With
+rtd_weight it is also DiffCSE (Table 12). Where paper and code disagree, the defaults are the authors' script for base.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from lib.checks import ConfigError, check_choice, check_range
+from lib.data import Batch
+from lib.encoders import SentenceEncoder, packed
+from lib.encoders.heads import (
+    LATE_LAYER_STARTS,
+    LATE_LAYERS,
+    MLM_HEAD_STARTS,
+    MODEL_FILES,
+    fresh_mlm_head,
+    late_layers,
+    mlm_head,
+)
+from lib.losses import IGNORED, masked_lm
+from lib.methods.base import Needs, Views
+from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view_pairs
+from lib.methods.parts import GradientNorms, TokenMasking
+from lib.methods.simcse import both_views
+
+
+@dataclass(frozen=True)
+class InfoCSEArguments(DiffCSEArguments):
+    contrastive_weight: float = 1.0  # 0 in the last row of Table 5
+    auxiliary_weight: float = 1.0e-5  # lambda of Eq. 7: Table 8 and the scripts; Section 4.2 says 0.005
+    auxiliary_probability: float = 0.4  # masked share: base script and Table 7; 0.3 for large, 0.15 in Section 2
+    mask_only: bool = False  # every chosen token becomes [MASK] (paper), or 80 % do (BERT's rule, code)
+    auxiliary_copies: str = "both"  # both views have a masked copy (code) or the first only (one copy, paper)
+    auxiliary_reduction: str = "mean"  # over the masked tokens (code), or their sum for each sentence (Eq. 5)
+    early_layers: int = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
+    late_layers: int = 2
+    head: str = "pretrained"  # where the late layers start: pretrained (stage 1), top_layers or random (Table 4)
+    lm_head: str = "pretrained"  # where the LM head starts: pretrained (saved with the backbone) or fresh (new)
+    detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
+    frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
+    swap_every: int = 0  # every so many steps, L_aux also with another sentence's vector; 0: never; changes no weight
+    rtd_weight: float = 0.0  # DiffCSE's is 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("contrastive_weight", "auxiliary_weight", "early_layers", "swap_every"):
+            check_range(name, getattr(self, name), 0)
+        check_range("auxiliary_probability", self.auxiliary_probability, 0, 1, above=True)
+        check_range("late_layers", self.late_layers, 1)
+        check_choice("auxiliary_copies", self.auxiliary_copies, ("both", "first"))
+        check_choice("auxiliary_reduction", self.auxiliary_reduction, ("mean", "sum"))
+        check_choice("head", self.head, LATE_LAYER_STARTS)
+        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
+        if not self.contrastive_weight and not self.auxiliary_weight and not self.rtd_weight:
+            raise ConfigError(
+                "contrastive_weight, auxiliary_weight and rtd_weight are all 0: nothing would be trained."
+            )
+
+
+class InfoCSE(DiffCSE):
+    """Terms of DiffCSE, and `auxiliary` (Eq. 7).
+
+    Logged: `auxiliary_gradient` and `contrastive_gradient`, the norms of what L_aux and everything that is computed
+    from the projection send into the encoder, that is, of their gradients at its [CLS] vectors; `own_vector` and
+    `other_vector`, L_aux (mean over tokens, no dropout) with the sentence's vector and with the next sentence's.
+    """
+
+    Arguments = InfoCSEArguments
+    stand_in = {"head": "random", "lm_head": "fresh"}
+
+    @classmethod
+    def needs(cls, arguments: InfoCSEArguments) -> Needs:
+        needs = super().needs(arguments)
+        if not arguments.auxiliary_weight:
+            return needs
+        files = {*needs.files} | ({MODEL_FILES} if arguments.lm_head == "pretrained" else set())
+        files |= {LATE_LAYERS} if arguments.head == "pretrained" else set()
+        return replace(needs, passes=needs.passes + 1, files=tuple(sorted(files)))
+
+    def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
+        super().__init__(encoder, arguments)
+        self.auxiliary = self.gradients = None
+        if arguments.auxiliary_weight:
+            self.auxiliary = AuxiliaryNetwork(encoder, arguments)
+            self.token_masking = TokenMasking(
+                encoder, probability=arguments.auxiliary_probability, mask_only=arguments.mask_only
+            )
+            self.gradients = GradientNorms()
+        self.swapped: dict[str, float] = {}
+        self.register_buffer("step", torch.tensor(0))
+
+    def embed(self, batch: Batch) -> Views:
+        """Captured for L_aux: the logits [M, V] of the masked tokens, and their labels [M]."""
+        views = super().embed(batch)
+        if self.auxiliary is None:
+            return views
+        copies = 2 if self.arguments.auxiliary_copies == "both" else 1
+        h = view_pairs(views)[:, :copies].flatten(0, 1)  # [R, D], R = 2N or N, before any projection
+        input_ids, mask = (x.unflatten(0, (-1, 2))[:, :copies].flatten(0, 1) for x in both_views(batch))
+        masked, labels = self.token_masking(input_ids, mask)
+        text = self.auxiliary.read(masked, mask, labels)
+        if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0:
+            self.swapped = self.auxiliary.with_own_and_other_vector(h, text, copies)
+        logits = self.auxiliary(self.gradients.watch("auxiliary_gradient", h), text)
+        z = self.gradients.watch("contrastive_gradient", views.embeddings["encoder"])
+        captured = {**views.captured, "logits": logits, "labels": text.labels, "copies": len(input_ids)}
+        return views.replace(embeddings={"encoder": z}, captured=captured)
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        arguments, terms = self.arguments, super().loss(views, batch)
+        terms["info_nce"] = arguments.contrastive_weight * terms["info_nce"]
+        if self.auxiliary is not None:
+            reduction = arguments.auxiliary_reduction
+            loss = masked_lm(views.captured["logits"], views.captured["labels"], reduction=reduction)
+            if reduction == "sum":
+                loss = loss / views.captured["copies"]  # the mean over the sentences
+            terms["auxiliary"] = arguments.auxiliary_weight * loss
+        return terms
+
+    def logged(self) -> dict[str, float]:
+        if self.gradients is None:
+            return {}
+        values, self.swapped = self.gradients.values() | self.swapped, {}
+        return values
+
+    def after_step(self) -> None:
+        self.step += 1
+
+    def provenance(self) -> dict[str, str]:
+        return {} if self.auxiliary is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """A masked text as the frozen layers read it: states [T, H] of its tokens, places [M] of the masked ones among
+    them, and their labels [M]."""
+
+    tokens: packed.Tokens
+    states: Tensor
+    places: Tensor
+    labels: Tensor
+
+
+class AuxiliaryNetwork(nn.Module):
+    """Frozen early layers that read the masked text, late layers that read [h; M[1:]], and an LM head of its own.
+
+    M are the states after the early layers, h the [CLS] vector of the unmasked sentence after the encoder's last
+    layer: the only way for the late layers to learn what the encoder found, and for the gradient into the encoder.
+
+    Raises:
+        ConfigError: the encoder does not give its [CLS] vector, early_layers does not lie below the last layer, or the
+            backbone has not the heads that were asked for.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
+        super().__init__()
+        check_reads_cls(encoder, "the auxiliary network")
+        backbone, depth = encoder.backbone, encoder.backbone.config.num_hidden_layers
+        early = arguments.early_layers or depth // 2
+        if not 0 < early < depth:
+            raise ConfigError(f"early_layers must lie between 1 and {depth - 1}, below the last layer; got {early}.")
+        if arguments.lm_head == "fresh":
+            self.lm_head = fresh_mlm_head(backbone)
+        else:
+            advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
+            self.lm_head = mlm_head(backbone, tied=False, advice=advice)
+        decoder = getattr(self.lm_head, "predictions", self.lm_head).decoder
+        decoder.weight = nn.Parameter(decoder.weight.detach().clone())  # not the encoder's words
+        self.late = late_layers(backbone, arguments.late_layers, arguments.head)
+        self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
+        self.early.encoder.layer = self.early.encoder.layer[:early]
+        self.detach, self.frozen_dropout, self.precision = arguments.detach, arguments.frozen_dropout, encoder.precision
+
+    def train(self, mode: bool = True) -> AuxiliaryNetwork:
+        """The loop calls this at every step; the early layers stay in evaluation mode unless frozen_dropout."""
+        super().train(mode)
+        self.early.train(mode and self.frozen_dropout)
+        return self
+
+    def read(self, masked: Tensor, mask: Tensor, labels: Tensor) -> MaskedText:
+        """masked ids, attention mask and labels [R, L], as `losses.mask_tokens` gives them."""
+        tokens = packed.Tokens(mask.bool())
+        labels = tokens.pack(labels.unsqueeze(-1)).squeeze(-1)  # [T]
+        places = (labels != IGNORED).nonzero().squeeze(-1)
+        has_gradient = torch.is_grad_enabled() and not self.detach
+        with torch.set_grad_enabled(has_gradient), self.precision(masked.device):
+            embedded = tokens.pack(self.early.embeddings(input_ids=masked))
+            states = packed.run_layers(self.early.encoder.layer, embedded, tokens)
+        return MaskedText(tokens, states, places, labels[places])
+
+    def forward(self, h: Tensor, text: MaskedText) -> Tensor:
+        """Logits [M, V] of the masked tokens; h [R, D]: the vectors of the R texts."""
+        with self.precision(h.device):
+            mixed = text.states.index_copy(0, text.tokens.starts(), h.to(text.states.dtype))  # [h; M[1:]]
+            hidden = packed.run_layers(self.late, mixed, text.tokens)
+            return self.lm_head(hidden[text.places]).float()  # logits of all tokens would be the largest tensor
+
+    @torch.no_grad()
+    def with_own_and_other_vector(self, h: Tensor, text: MaskedText, copies: int) -> dict[str, float]:
+        """L_aux with h and with h of the next sentence, in evaluation mode; {} for a single sentence."""
+        if len(h) == copies:
+            return {}
+        was_training = self.training
+        self.eval()
+        vectors = {"own_vector": h, "other_vector": h.roll(-copies, 0)}
+        losses = {name: float(masked_lm(self(vector, text), text.labels)) for name, vector in vectors.items()}
+        self.train(was_training)
+        return losses

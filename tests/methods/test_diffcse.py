@@ -1,0 +1,158 @@
+"""DiffCSE: what the generator fills in, what the discriminator reads, who gets gradient, what is refused."""
+
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+from lib import runs
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder
+from lib.encoders.generator import Generator
+from lib.methods import REGISTRY
+from lib.runs.running import find
+
+DiffCSE, SimCSE = REGISTRY["diffcse"], REGISTRY["simcse"]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert, tmp_path_factory):
+    """tiny_bert with weights large enough for the guesses to differ."""
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, initializer_range=0.3)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def distilbert(tiny_bert, tmp_path_factory):
+    """A generator of another family with the same tokenizer."""
+    folder = tmp_path_factory.mktemp("distilbert")
+    size = BertConfig.from_pretrained(tiny_bert).vocab_size
+    torch.manual_seed(2)
+    config = DistilBertConfig(vocab_size=size, dim=16, n_layers=1, n_heads=2, hidden_dim=32, initializer_range=0.3)
+    DistilBertForMaskedLM(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+def build(folder, dropout=0.0, pooling="cls", **arguments):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return DiffCSE(encoder, DiffCSE.Arguments(**arguments)).train()
+
+
+def by_hand(method, z, ids, mask, filled, padding):
+    """The term from the unpacked Hugging Face modules: z in the place of the first embedding."""
+    task = method.replaced_tokens
+    embedded = task.discriminator.embeddings(input_ids=filled)
+    hidden = torch.cat([z.unsqueeze(1), embedded[:, 1:]], dim=1)
+    keep = torch.where(mask[:, None, None, :].bool(), 0.0, torch.finfo(torch.float32).min)
+    for layer in task.discriminator.encoder.layer:
+        hidden = layer(hidden, keep)
+    each = F.cross_entropy(task.classifier(hidden).flatten(0, 1), (filled != ids).long().flatten(), reduction="none")
+    return each.mean() if padding else each[mask.flatten().bool()].mean()
+
+
+@pytest.mark.parametrize("padding", [True, False])
+def test_the_term_equals_the_unpacked_modules(bert, sentences, batch, padding):
+    method = build(bert, rtd_weight=0.5, rtd_padding=padding)
+    inputs = batch(method, sentences[:12])
+    views = method.project(method.embed(inputs))
+    ids, mask = (x.repeat_interleave(2, 0) for x in inputs.column("anchor"))
+    assert not mask.all()
+    filled = views.captured["filled"]
+    assert 0.05 < (filled != ids)[mask.bool()].float().mean() < 1
+    expected = by_hand(method, views.rows(), ids, mask, filled, padding)
+    torch.testing.assert_close(method.loss(views, inputs)["rtd"], 0.5 * expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_guesses_are_the_generators_likeliest_tokens(bert, distilbert, sentences, batch):
+    for name in ("", distilbert):
+        method = build(bert, generator=name)
+        inputs = batch(method, sentences[:8])
+        ids, mask = inputs.column("anchor")
+        torch.manual_seed(5)
+        filled = method.replaced_tokens.fill(ids, mask)
+        torch.manual_seed(5)
+        masked, labels = method.replaced_tokens.masking(ids, mask)
+        logits = Generator.from_pretrained(name or bert).model(input_ids=masked, attention_mask=mask).logits
+        expected = torch.where(mask.bool(), logits.argmax(-1), ids)
+        assert torch.equal(filled[:, 1:], expected[:, 1:]) and torch.equal(filled[:, 0], ids[:, 0])
+        assert (labels != -100).any()
+
+
+def test_guesses_in_parts_are_the_guesses(distilbert, monkeypatch):
+    generator = Generator.from_pretrained(distilbert)
+    ids = torch.randint(5, 40, (9, 7), generator=torch.Generator().manual_seed(0))
+    whole = generator(ids, torch.ones_like(ids))
+    monkeypatch.setattr("lib.encoders.generator.LOGITS", 1)
+    assert torch.equal(generator(ids, torch.ones_like(ids)), whole)
+
+
+def test_who_gets_gradient(bert, distilbert, sentences, batch):
+    method = build(bert, generator=distilbert)
+    assert not any(m.training for m in method.replaced_tokens.generator.modules())
+    terms = method(batch(method, sentences[:8]))
+    assert list(terms) == ["info_nce", "rtd"]
+    terms["rtd"].backward()
+    assert all(p.grad is None for p in method.replaced_tokens.generator.parameters())
+    for module in (method.encoder, method.training_head, method.replaced_tokens.discriminator):
+        assert sum(float(p.grad.abs().sum()) for p in module.parameters() if p.grad is not None) > 0
+    theirs = method.replaced_tokens.discriminator.encoder.layer[0].attention.self.value.weight
+    assert theirs is not method.encoder.backbone.encoder.layer[0].attention.self.value.weight
+
+
+def test_without_the_term_it_is_simcse_with_the_same_projection(bert, sentences, batch):
+    method = build(bert, dropout=0.1, rtd_weight=0.0)
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(bert, dropout=0.1, pooling="cls")
+    simcse = SimCSE(encoder, SimCSE.Arguments(projection="bn_mlp")).train()
+    losses = []
+    for one in (method, simcse):
+        torch.manual_seed(7)
+        losses.append(one(batch(one, sentences[:8])))
+    assert list(losses[0]) == ["info_nce"] and torch.equal(losses[0]["info_nce"], losses[1]["info_nce"])
+
+
+def test_a_run_is_named_by_the_content_of_its_generator(bert, distilbert, tmp_path, corpus_file):
+    config = RunConfig(
+        corpus=str(corpus_file), backbone=bert, method="diffcse", max_length=8, batch_size=8, dev_task="none",
+        max_steps=2, method_arguments={"generator": distilbert},
+    )  # fmt: skip
+    run = runs.run(config)
+    copy = shutil.copytree(distilbert, tmp_path / "copy")
+    assert find(config.replace(generator=str(copy))).id == run.id
+    assert find(config.replace(generator=bert)) is None
+    assert set(run.provenance["checksums"]) == {"corpus", "backbone", "dev", "generator"}
+    assert run.settings == runs.run(config.replace(generator=str(copy), seed=3)).settings
+
+
+def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_roberta, tmp_path, variant, sentences):
+    headless = variant(tiny_bert, tmp_path / "headless")
+    with pytest.raises(ConfigError, match="generator '.*headless' was saved without an MLM head: take a masked"):
+        build(bert, generator=headless)
+    with pytest.raises(ConfigError, match="has another vocabulary than the backbone \\(.* in common\\)"):
+        RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
+        AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "roberta")
+        build(bert, generator=str(tmp_path / "roberta"))
+    with pytest.raises(EncoderError, match="neither an existing folder nor a hub name"):
+        build(bert, generator="/nowhere/at/all")
+    with pytest.raises(ConfigError, match="set pooling to cls, not mean"):
+        build(bert, pooling="mean")
+    with pytest.raises(ConfigError, match="set projection to bn_mlp, train_only or none"):
+        build(bert, projection="always")
+    with pytest.raises(ConfigError, match="rtd_probability must be above 0"):
+        DiffCSE.Arguments(rtd_probability=0.0)

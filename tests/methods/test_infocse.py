@@ -1,0 +1,310 @@
+"""InfoCSE: the auxiliary loss, the one way its gradient takes, the frozen layers, the switches between paper and code."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+
+from lib import runs, training
+from lib.checks import ConfigError, EncoderError
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder
+from lib.methods import REGISTRY
+
+InfoCSE, SimCSE = REGISTRY["infocse"], REGISTRY["simcse"]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert, tmp_path_factory):
+    """tiny_bert with four layers and weights large enough for the losses to differ."""
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
+    BertForMaskedLM(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def roberta(tiny_roberta, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("roberta")
+    torch.manual_seed(1)
+    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta, initializer_range=0.2)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(folder)
+    return str(folder)
+
+
+def build(folder, dropout=0.0, pooling="cls", **arguments):
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    values = {"head": "top_layers", "auxiliary_weight": 1.0} | arguments
+    return InfoCSE(encoder, InfoCSE.Arguments(**values)).train()
+
+
+def by_hand(method, h, ids, mask, seed, reduction="mean"):
+    """L_aux from the unpacked Hugging Face modules, with the masks that `seed` draws: ids, mask [R, L], h [R, D]."""
+    torch.manual_seed(seed)
+    masked, labels = method.token_masking(ids, mask)
+    keep = torch.where(mask[:, None, None, :].bool(), 0.0, torch.finfo(torch.float32).min)
+    states = method.auxiliary.early.embeddings(input_ids=masked)
+    for layer in [*method.auxiliary.early.encoder.layer]:
+        states = layer(states, keep)
+    hidden = torch.cat([h.unsqueeze(1), states[:, 1:]], dim=1)
+    for layer in method.auxiliary.late:
+        hidden = layer(hidden, keep)
+    logits = method.auxiliary.lm_head(hidden)
+    loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction=reduction)
+    return loss if reduction == "mean" else loss / len(ids)
+
+
+def copies(inputs, count=2):
+    return (x.repeat_interleave(count, 0) for x in inputs.column("anchor"))
+
+
+@pytest.mark.parametrize("folder", ["bert", "roberta"])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("which", ["both", "first"])
+def test_the_auxiliary_loss_equals_the_unpacked_modules(folder, reduction, which, sentences, batch, request):
+    options = {"auxiliary_reduction": reduction, "auxiliary_copies": which, "auxiliary_weight": 0.5}
+    method = build(request.getfixturevalue(folder), **options)
+    inputs = batch(method, sentences[:12])
+    ids, mask = copies(inputs, 2 if which == "both" else 1)
+    h = method.encoder(ids, mask)
+    torch.manual_seed(3)
+    term = method(inputs)["auxiliary"]
+    expected = by_hand(method, h, ids, mask, seed=3, reduction=reduction)
+    torch.testing.assert_close(term, 0.5 * expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_auxiliary_gradient_reaches_the_encoder_through_the_first_token_alone(bert, sentences, batch):
+    method = build(bert, auxiliary_probability=0.9)  # something is masked in every sentence
+    backbone, outputs = method.encoder.backbone, []
+
+    def keep(module, args, output):
+        output.retain_grad()
+        outputs.append(output)
+
+    backbone.encoder.layer[-1].output.register_forward_hook(keep)
+    inputs = batch(method, sentences[:8])
+    method(inputs)["auxiliary"].backward()
+    assert [tuple(x.shape) for x in outputs] == [(16, 32)]  # of the last layer only the [CLS] vectors are computed
+    assert (outputs[0].grad.abs().sum(-1) > 0).all()
+    assert backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+
+
+def test_cut_at_the_vector_nothing_is_left_of_the_auxiliary_gradient(bert, sentences, batch, monkeypatch):
+    method = build(bert)
+    real = method.auxiliary.forward
+    monkeypatch.setattr(method.auxiliary, "forward", lambda h, text: real(h.detach(), text))
+    method(batch(method, sentences[:8]))["auxiliary"].backward()
+    assert all(p.grad is None for p in method.encoder.parameters())
+    assert all(p.grad is None for p in method.auxiliary.early.parameters())
+    assert all(p.grad is not None for p in method.auxiliary.late.parameters())
+
+
+@pytest.mark.parametrize("detach", [True, False])
+def test_the_frozen_layers(bert, sentences, batch, detach):
+    """They never move while detached, whatever the optimiser; without detach they do, and are not the encoder's."""
+    method = build(bert, detach=detach)
+    before = {name: p.detach().clone() for name, p in method.auxiliary.early.named_parameters()}
+    config = RunConfig(backbone=bert, method="infocse", weight_decay=0.1)
+    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=1e-2)
+    for at in range(2):
+        method.train()
+        sum(method(batch(method, sentences[8 * at : 8 * at + 8])).values()).backward()
+        optimizer.step()
+        method.after_step()
+    moved = {name for name, p in method.auxiliary.early.named_parameters() if not torch.equal(p, before[name])}
+    assert bool(moved) is not detach
+    own = {id(p) for p in method.encoder.parameters()}
+    assert not any(id(p) in own for p in method.auxiliary.parameters())
+    assert len(method.auxiliary.early.encoder.layer) == 2 and len(method.encoder.backbone.encoder.layer) == 4
+
+
+@pytest.mark.parametrize("frozen_dropout", [True, False])
+def test_dropout_of_the_frozen_layers(bert, sentences, batch, frozen_dropout):
+    method = build(bert, dropout=0.3, frozen_dropout=frozen_dropout)
+    for mode in (True, False, True):
+        method.train(mode)  # the loop calls it at every step
+        assert all(m.training is (mode and frozen_dropout) for m in method.auxiliary.early.modules())
+        assert all(m.training is mode for m in method.auxiliary.late.modules())
+    inputs = batch(method, sentences[:8])
+    ids, mask = inputs.column("anchor")
+    states = [method.auxiliary.read(ids, mask, torch.full_like(ids, -100)).states for _ in range(2)]
+    assert torch.equal(*states) is not frozen_dropout
+
+
+def test_the_whole_method_by_its_terms(bert, sentences, batch):
+    inputs = batch(build(bert), sentences[:8])
+    assert list(build(bert)(inputs)) == ["info_nce", "auxiliary"]
+    assert list(build(bert, rtd_weight=0.1)(inputs)) == ["info_nce", "rtd", "auxiliary"]
+    assert list(build(bert, rtd_weight=0.1, auxiliary_weight=0.0)(inputs)) == ["info_nce", "rtd"]
+    alone = build(bert, contrastive_weight=0.0)(inputs)
+    assert alone["info_nce"] == 0 and alone["auxiliary"] > 0
+    with pytest.raises(ConfigError, match="are all 0: nothing would be trained"):
+        InfoCSE.Arguments(contrastive_weight=0.0, auxiliary_weight=0.0)
+
+
+def test_without_its_term_it_is_simcse_with_the_same_projection(bert, sentences, batch):
+    method = build(bert, dropout=0.1, auxiliary_weight=0.0)
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(bert, dropout=0.1, pooling="cls")
+    simcse = SimCSE(encoder, SimCSE.Arguments(projection="bn_mlp")).train()
+    losses = []
+    for one in (method, simcse):
+        torch.manual_seed(7)
+        losses.append(one(batch(one, sentences[:8])))
+    assert torch.equal(losses[0]["info_nce"], losses[1]["info_nce"]) and method.logged() == {}
+
+
+def configure(folder, corpus_file, **changes):
+    arguments = {"head": "top_layers", "auxiliary_weight": 1.0, "auxiliary_probability": 0.4}
+    values = {"corpus": str(corpus_file), "backbone": folder, "method": "infocse", "max_length": 12, "batch_size": 16}
+    values |= {"dev_task": "none", "max_steps": 6, "learning_rate": 1e-3, "method_arguments": arguments}
+    return RunConfig(**values).replace(**changes)
+
+
+def test_swapping_is_only_looked_at(bert, corpus_file):
+    """The same weights with and without; with another sentence's vector the loss is another."""
+    plain, swapped = (runs.run(configure(bert, corpus_file, swap_every=n)) for n in (0, 2))
+    for name, tensor in plain.encoder().state_dict().items():
+        assert torch.equal(tensor, swapped.encoder().state_dict()[name])
+    shared = [c for c in plain.history.columns if c in swapped.history.columns]
+    assert plain.history[shared].equals(swapped.history[shared])
+    looked = swapped.history.dropna(subset="own_vector")
+    assert looked.step.tolist() == [1, 3, 5]
+    assert (looked.own_vector != looked.other_vector).all()
+
+
+def test_an_auxiliary_head_that_cannot_tell_sentences_apart_shows_it(bert, sentences, batch):
+    """The measurement itself: one vector for all sentences, and swapping changes nothing."""
+    method = build(bert)
+    ids, mask = batch(method, sentences[:8]).column("anchor")
+    masked, labels = method.token_masking(ids, mask)
+    text = method.auxiliary.read(masked, mask, labels)
+    h = method.encoder(ids, mask)
+    same = method.auxiliary.with_own_and_other_vector(h[:1].expand_as(h), text, 1)
+    assert same["own_vector"] == pytest.approx(same["other_vector"], abs=1e-6)
+    other = method.auxiliary.with_own_and_other_vector(h, text, 1)
+    assert other["own_vector"] != other["other_vector"]
+    assert method.auxiliary.with_own_and_other_vector(h[:1], text, 1) == {}  # no other sentence
+
+
+def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
+    """Against autograd, term by term; doubling lambda doubles what the auxiliary loss sends."""
+    norms = {}
+    for weight in (1.0, 2.0):
+        method = build(bert, auxiliary_weight=weight, projection="none")
+        inputs = batch(method, sentences[:8])
+        torch.manual_seed(3)
+        sum(method(inputs).values()).backward()
+        norms[weight] = method.logged()
+    ids, mask = copies(inputs)
+    h = method.encoder(ids, mask).detach().requires_grad_()
+    (expected,) = torch.autograd.grad(by_hand(method, h, ids, mask, seed=3), h)
+    assert norms[1.0]["auxiliary_gradient"] == pytest.approx(float(expected.norm()), rel=1e-3)
+    assert norms[2.0]["auxiliary_gradient"] == pytest.approx(2 * float(expected.norm()), rel=1e-3)
+    assert norms[1.0]["contrastive_gradient"] == pytest.approx(norms[2.0]["contrastive_gradient"], rel=1e-3)
+
+
+def test_a_killed_run_ends_with_the_same_numbers(bert, corpus_file, monkeypatch):
+    config = configure(bert, corpus_file, swap_every=2, rtd_weight=0.1, eval_every=2, dev_task="demo")
+    whole = runs.run(config)
+    monkeypatch.setenv("CSE_RUNS", str(whole.folder.parents[1] / "again"))
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
+    real, calls = training._step, []
+
+    def dies(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(training, "_step", dies)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(config)
+    resumed = runs.run(config)
+    assert len(calls) == 3 + 1 + 3
+    assert resumed.history.equals(whole.history) and resumed.metrics == whole.metrics
+    for training_head in (False, True):
+        first, second = (run.encoder(training_head=training_head).encode(["a dog runs"]) for run in (whole, resumed))
+        assert (first == second).all()
+
+
+def test_a_trained_encoder_is_read_before_or_after_its_projection(bert, corpus_file, tmp_path):
+    run = runs.run(configure(bert, corpus_file))
+    before, after = run.encoder(), run.encoder(training_head=True)
+    assert type(after.projection).__name__ == "BatchNormMLP"
+    h, z = before.encode(["a dog runs", "a cat sleeps"]), after.encode(["a dog runs", "a cat sleeps"])
+    expected = after.projection.eval()(torch.tensor(h)).detach().numpy()
+    assert z.shape == h.shape and abs(z - expected).max() < 1e-5 and abs(z - h).max() > 0.1
+    with pytest.raises(EncoderError, match="only a projection of one linear layer and tanh can be saved"):
+        after.save(tmp_path / "after")
+    bare = runs.run(configure(bert, corpus_file, projection="none"))
+    with pytest.raises(EncoderError, match="was trained without a projection"):
+        bare.encoder(training_head=True)
+    tanh = runs.run(configure(bert, corpus_file, projection="train_only")).encoder(training_head=True)
+    assert abs(tanh.encode(["a dog runs"])).max() <= 1
+
+
+@pytest.mark.parametrize("head", ["top_layers", "random"])
+def test_provenance_says_where_the_head_comes_from(bert, corpus_file, head):
+    said = runs.run(configure(bert, corpus_file, head=head, max_steps=1)).provenance["late_layers_start"]
+    assert "not pre-trained" in said.lower() and ("RANDOM" in said) == (head == "random")
+
+
+def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
+    """A plan declares both; before stage 1 is trained, stage 2 is checked on its stand-in."""
+    plan = runs.Plan("demo")
+    first = configure(bert, corpus_file, method="mlm", condenser_weight=1.0, max_steps=2)
+    first = first.replace(head="random")
+    stage_one = plan.run("stage 1", first)
+    plan.run("stage 2", configure(bert, corpus_file, head="pretrained"), starts={"backbone": stage_one})
+    plan.preflight()
+    assert plan.state().seconds.sum() > 0
+    one, two = (plan.runs(group).run[0] for group in ("stage 1", "stage 2"))
+    assert two.provenance["late_layers_start"] == "condenser_head.safetensors beside the backbone"
+    saved = build(str(one.folder / "encoder"), head="pretrained")
+    for name, tensor in load_file(one.folder / "encoder" / "condenser_head.safetensors").items():
+        assert torch.equal(saved.auxiliary.late.state_dict()[name], tensor)
+    words = saved.encoder.backbone.get_input_embeddings().weight
+    decoder = saved.auxiliary.lm_head.predictions.decoder.weight
+    assert torch.equal(decoder, words) and decoder is not words  # untied, and it starts as stage 1 left it
+
+
+def test_a_fresh_lm_head_has_its_own_decoder(bert):
+    method = build(bert, lm_head="fresh")
+    words = method.encoder.backbone.get_input_embeddings().weight
+    decoder = method.auxiliary.lm_head.predictions.decoder.weight
+    assert torch.equal(decoder, words) and decoder is not words
+
+
+def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path, variant, corpus_file):
+    headless = variant(tiny_bert, tmp_path / "headless")
+    with pytest.raises(ConfigError, match="saved without an MLM head: train stage 1 from it .* lm_head to fresh"):
+        runs.preflight(configure(headless, corpus_file))
+    with pytest.raises(ConfigError, match="early_layers must lie between 1 and 3, below the last layer; got 4"):
+        runs.preflight(configure(bert, corpus_file, early_layers=4))
+    with pytest.raises(ConfigError, match="head 'pretrained' asks for condenser_head.safetensors beside"):
+        runs.preflight(configure(bert, corpus_file, head="pretrained"))
+    with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):
+        runs.preflight(configure(bert, corpus_file, late_layers=9))
+    with pytest.raises(ConfigError, match="batch_size must be at least 2; got 1"):
+        configure(bert, corpus_file, batch_size=1)
+    with pytest.raises(ConfigError, match="the auxiliary network is given the .CLS. vector: set pooling to cls"):
+        runs.preflight(configure(bert, corpus_file, pooling="mean"))
+    with pytest.raises(ConfigError, match="set projection to bn_mlp, train_only or none"):
+        runs.preflight(configure(bert, corpus_file, projection="always"))
+    for wrong in ({"auxiliary_copies": "second"}, {"auxiliary_reduction": "max"}, {"head": "good"}, {"lm_head": "no"}):
+        with pytest.raises(ConfigError, match="is unknown: choose one of"):
+            configure(bert, corpus_file, **wrong)
+
+
+def test_a_head_of_another_shape_is_refused(bert, tmp_path, corpus_file):
+    stage_one = runs.run(
+        configure(bert, corpus_file, method="mlm", condenser_weight=1.0, head="random", max_steps=1, late_layers=1)
+    )
+    with pytest.raises(ConfigError, match="does not hold 2 layers of this shape"):
+        runs.preflight(configure(str(stage_one.folder / "encoder"), corpus_file, head="pretrained"))
