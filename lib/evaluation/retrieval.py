@@ -1,4 +1,4 @@
-"""In-domain retrieval among the sentences of STS-B test (DiffCSE, InfoCSE Table 11), and nearest texts."""
+"""Retrieval by cosine: collections with judgements, STS-B test (DiffCSE, InfoCSE Table 11), and nearest texts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,103 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pytrec_eval
+import torch
 
+from lib.data.retrieval import RetrievalTask
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
 TOP_SCORE = 5.0
+DEPTH = 1000  # documents ranked for each query, as in TREC
+QUERY_BLOCK, CORPUS_BLOCK = 256, 16_384  # cosines computed at a time: 16 MiB
+
+
+def top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest rows of a corpus by cosine, exactly; equal cosines rank in corpus order.
+
+    Works in blocks: beside its input and output it needs about 250 MB, whatever the size of the corpus.
+
+    Args:
+        queries: [q, D]. corpus: [n, D], float32. A row of zeros, or one that is not finite, has cosine 0 with all.
+        k: at most n are returned.
+
+    Returns:
+        Row numbers [q, k] and cosines [q, k], best first.
+
+    Raises:
+        ValueError: k is below 1, or the dimensions differ.
+    """
+    if k < 1 or queries.shape[1] != corpus.shape[1]:
+        raise ValueError(f"top_k of {queries.shape} among {corpus.shape} with k {k}: k from 1, equal dimensions.")
+    found = [_top_k_of_block(_unit(part), corpus, min(k, len(corpus))) for part in _blocks(queries, QUERY_BLOCK)]
+    indices, cosines = zip(*found, strict=True)
+    return np.concatenate(indices), np.concatenate(cosines)
+
+
+def _top_k_of_block(queries: torch.Tensor, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    best, rows = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
+    for number, block in enumerate(_blocks(corpus, CORPUS_BLOCK)):
+        cosines = queries @ _unit(block).T  # [q, b]
+        own = number * CORPUS_BLOCK + torch.arange(len(block))
+        best = torch.cat([best, cosines], dim=1)  # earlier rows stand first
+        rows = torch.cat([rows, own.expand(len(queries), -1)], dim=1)
+        keep = min(k, best.size(1))
+        smallest = best.kthvalue(best.size(1) - keep + 1, dim=1, keepdim=True).values
+        ties = best == smallest
+        above = best > smallest
+        chosen = above | (ties & (ties.cumsum(1) <= keep - above.sum(1, keepdim=True)))  # the first of equals
+        best, rows = (x[chosen].view(len(queries), keep) for x in (best, rows))
+    order = best.argsort(dim=1, descending=True, stable=True)
+    return rows.gather(1, order).numpy(), best.gather(1, order).numpy()
+
+
+def _blocks(vectors: np.ndarray, size: int) -> list[np.ndarray]:
+    return [vectors[start : start + size] for start in range(0, len(vectors), size)]
+
+
+def _unit(vectors: np.ndarray) -> torch.Tensor:
+    """Rows of length 1; numbers that are not finite count as 0."""
+    rows = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).nan_to_num(0, posinf=0, neginf=0)
+    return torch.nn.functional.normalize(rows, dim=1)
+
+
+def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int] = (1, 10, 100)) -> pd.DataFrame:
+    """Rank all documents for every query by cosine and score the ranking with trec_eval's measures.
+
+    A document with the very text of the query is no answer and is left out of its ranking. Two vectors of one query
+    that are equally near rank in corpus order (trec_eval alone would rank them by their ids).
+
+    Args:
+        encode: n texts -> embeddings [n, D]; what is longer than the encoder takes is cut by it.
+        ks: depths of recall; nDCG is at 10, MAP and MRR at DEPTH.
+
+    Returns:
+        Rows task, split, protocol, aggregation, metric (`ndcg@10`, `map`, `mrr`, `recall@k`), value (x100).
+
+    Raises:
+        ValueError: a k below 1 or beyond DEPTH, or `encode` returned another shape than [n, D].
+    """
+    if not ks or min(ks) < 1 or max(ks) > DEPTH:
+        raise ValueError(f"ks is {tuple(ks)}: give depths from 1 to {DEPTH}.")
+    vectors, row_of = encode_distinct(encode, [*task.queries.values(), *task.documents.values()], np.float32)
+    texts, names = list(task.documents.values()), list(task.documents)
+    corpus = vectors[[row_of[text] for text in texts]]
+    copies = max((texts.count(text) for text in set(task.queries.values()) & set(texts)), default=0)
+    nearest_rows, _ = top_k(vectors[[row_of[text] for text in task.queries.values()]], corpus, DEPTH + copies)
+    ranking = {}
+    for (query, text), rows in zip(task.queries.items(), nearest_rows, strict=True):
+        kept = [names[row] for row in rows if texts[row] != text][:DEPTH]
+        ranking[query] = {name: float(len(kept) - rank) for rank, name in enumerate(kept)}
+    measures = {"ndcg@10": "ndcg_cut_10", "map": "map", "mrr": "recip_rank"}
+    measures |= {f"recall@{k}": f"recall_{k}" for k in ks}
+    asked = {"ndcg_cut.10", "map", "recip_rank", "recall." + ",".join(map(str, ks))}
+    scores = pytrec_eval.RelevanceEvaluator(task.relevance, asked).evaluate(ranking)
+    protocol = f"cosine, {len(task.queries):,} queries, {len(texts):,} documents"
+    rows = [
+        (task.name, task.split, protocol, "-", name, 100 * float(np.mean([s[measure] for s in scores.values()])))
+        for name, measure in measures.items()
+    ]
+    return pd.DataFrame(rows, columns=RESULT_COLUMNS)
 
 
 def in_domain_retrieval(

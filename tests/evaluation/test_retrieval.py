@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval
-from lib.evaluation.retrieval import nearest
+from lib.data.retrieval import RetrievalTask, load_retrieval
+from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval, retrieval
+from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
 ANGLES = {"a": 0, "b": 10, "c": 4, "d": 90, "e": 120, "f": 97, "g": 300}
@@ -103,7 +104,8 @@ def test_rejects(gold: list[float], options: dict) -> None:
         in_domain_retrieval(encode, ["a"], ["b"], np.array(gold), **options)
 
 
-TEST_SET = Path(os.environ.get("CSE_DATA", "/no/such/folder")) / "senteval/downstream/STS/STSBenchmark/sts-test.csv"
+REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
+TEST_SET = REAL / "senteval/downstream/STS/STSBenchmark/sts-test.csv"
 
 
 @pytest.mark.skipif(not TEST_SET.is_file(), reason="needs CSE_DATA with senteval")
@@ -125,3 +127,116 @@ def test_official_counts() -> None:
         recall = in_domain_retrieval(random_vectors, first, second, gold, queries=queries, ks=(500,))["value"][0]
         assert len(encoded) == 2551
         assert recall * number / 100 == pytest.approx(round(recall * number / 100))
+
+
+def sorted_slowly(queries, corpus, k):
+    """Every cosine, sorted by Python: equal ones stay in corpus order."""
+    rows = []
+    for query in queries:
+        lengths = [np.linalg.norm(query) * np.linalg.norm(x) for x in corpus]
+        cosines = [float(query @ x / n) if n else 0.0 for x, n in zip(corpus, lengths, strict=True)]
+        rows.append(sorted(range(len(corpus)), key=lambda i: -round(cosines[i], 6))[:k])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("block", [1, 5, 7, 1000])
+@pytest.mark.parametrize("k", [1, 4, 60])
+def test_top_k_equals_a_full_sort_whatever_the_blocks(monkeypatch, block, k):
+    monkeypatch.setattr(retrieval, "CORPUS_BLOCK", block)
+    monkeypatch.setattr(retrieval, "QUERY_BLOCK", 3)
+    random = np.random.default_rng(0)
+    corpus, queries = (random.choice([-1.0, 1.0], size=(n, 4)) for n in (40, 11))  # many are equally near, exactly
+    corpus[[3, 20]] = 0
+    rows, cosines = top_k(queries, corpus, k)
+    assert rows.shape == cosines.shape == (11, min(k, 40))
+    assert (rows == sorted_slowly(queries, corpus, k)).all()
+    assert (np.diff(cosines, axis=1) <= 0).all()
+
+
+def test_length_does_not_matter_and_broken_numbers_count_as_zero():
+    random = np.random.default_rng(1)
+    corpus, queries = random.normal(size=(50, 4)), random.normal(size=(5, 4))
+    scaled = corpus * random.uniform(0.1, 10, size=(50, 1))
+    assert (top_k(queries, corpus, 10)[0] == top_k(3 * queries, scaled, 10)[0]).all()
+    corpus[7] = np.nan
+    rows, cosines = top_k(queries, corpus, 50)
+    assert np.isfinite(cosines).all() and (cosines[rows == 7] == 0).all()
+    for wrong in ({"k": 0}, {"queries": queries[:, :2]}):
+        with pytest.raises(ValueError, match="k from 1, equal dimensions"):
+            top_k(**({"queries": queries, "corpus": corpus, "k": 3} | wrong))
+
+
+def ndcg(grades, ranked, at=10):
+    gains = [grades.get(name, 0) / np.log2(rank + 2) for rank, name in enumerate(ranked[:at])]
+    ideal = [grade / np.log2(rank + 2) for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:at])]
+    return sum(gains) / sum(ideal)
+
+
+def average_precision(grades, ranked):
+    hits = [rank for rank, name in enumerate(ranked, start=1) if grades.get(name, 0) > 0]
+    relevant = sum(grade > 0 for grade in grades.values())
+    return sum((number + 1) / rank for number, rank in enumerate(hits)) / relevant
+
+
+def random_task(documents=60, queries=12):
+    random = np.random.default_rng(4)
+    vectors = {f"text {i}": random.normal(size=5) for i in range(documents + queries)}
+    texts = list(vectors)
+    relevance = {
+        f"q{i}": {f"d{j}": int(random.integers(0, 3)) for j in random.choice(documents, 8, replace=False)} | {"d0": 1}
+        for i in range(queries)
+    }
+    asked = {f"q{i}": texts[documents + i] for i in range(queries)}
+    task = RetrievalTask("toy", "test", asked, {f"d{i}": texts[i] for i in range(documents)}, relevance)
+    return task, lambda wanted: np.array([vectors[text] for text in wanted])
+
+
+def test_the_measures_equal_slow_ones():
+    task, embed = random_task()
+    frame = evaluate_retrieval(embed, task, ks=(1, 5))
+    assert list(frame.columns) == RESULT_COLUMNS
+    assert set(frame.protocol) == {"cosine, 12 queries, 60 documents"} and set(frame.split) == {"test"}
+    expected = {name: [] for name in ("ndcg@10", "map", "mrr", "recall@1", "recall@5")}
+    corpus = embed(task.documents.values())
+    for query, text in task.queries.items():
+        order = sorted_slowly(embed([text]), corpus, 60)[0]
+        ranked, grades = [f"d{i}" for i in order], task.relevance[query]
+        relevant = {name for name, grade in grades.items() if grade > 0}
+        expected["ndcg@10"].append(ndcg(grades, ranked))
+        expected["map"].append(average_precision(grades, ranked))
+        expected["mrr"].append(1 / (1 + min(ranked.index(name) for name in relevant)))
+        for k in (1, 5):
+            expected[f"recall@{k}"].append(len(relevant & set(ranked[:k])) / len(relevant))
+    measured = frame.set_index("metric").value
+    for name, values in expected.items():
+        assert measured[name] == pytest.approx(100 * np.mean(values), rel=1e-5), name
+
+
+def test_the_order_of_the_documents_does_not_matter():
+    task, embed = random_task()
+    names = list(task.documents)
+    shuffled = {name: task.documents[name] for name in np.random.default_rng(0).permutation(names)}
+    other = RetrievalTask(task.name, task.split, task.queries, shuffled, task.relevance)
+    first, second = (evaluate_retrieval(embed, one).value for one in (task, other))
+    assert np.allclose(first, second)
+
+
+def test_the_query_itself_is_no_answer_but_an_equal_id_is():
+    """By hand, on the circle: without "a" itself, "c" is first; a document may bear the query's id."""
+    task = RetrievalTask(
+        "toy", "test", {"1": "a", "2": "d"}, {"1": "b", "2": "c", "3": "a", "4": "a", "5": "f", "6": "e"},
+        {"1": {"1": 1}, "2": {"6": 1}},
+    )  # fmt: skip
+    values = evaluate_retrieval(encode, task, ks=(1, 2)).set_index("metric").value
+    assert values["mrr"] == pytest.approx(50) and values["recall@1"] == 0 and values["recall@2"] == 100
+    for wrong in ((), (0,), (1001,)):
+        with pytest.raises(ValueError, match="give depths from 1 to 1000"):
+            evaluate_retrieval(encode, task, ks=wrong)
+
+
+@pytest.mark.skipif(not (REAL / "retrieval").is_dir(), reason="needs CSE_DATA with retrieval")
+def test_real_collections_hold_what_they_should():
+    sizes = {"nfcorpus": (323, 3395, 12334), "cranfield": (225, 1400, 1837), "cisi": (76, 1460, 3114)}
+    for name, expected in sizes.items():
+        task = load_retrieval(REAL, name)
+        assert (len(task.queries), len(task.documents), sum(map(len, task.relevance.values()))) == expected

@@ -1,0 +1,80 @@
+"""Retrieval collections in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.checks import DataError
+from lib.data.files import read_lines, single_spaced
+
+QRELS_HEADER = "query-id\tcorpus-id\tscore"
+
+
+@dataclass(frozen=True)
+class RetrievalTask:
+    """Queries that have judgements, all documents (title and text in one), and the judgements.
+
+    relevance: query id -> document id -> grade; what is not judged counts as 0.
+    """
+
+    name: str
+    split: str
+    queries: dict[str, str]
+    documents: dict[str, str]
+    relevance: dict[str, dict[str, int]]
+
+
+def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> RetrievalTask:
+    """Read `<data_dir>/retrieval/<name>`, or the folder `name` itself.
+
+    Queries without judgements in this split are left out, as BEIR does; empty documents stay.
+
+    Raises:
+        DataError: a file is missing or not in BEIR's layout, an id comes twice, or a judgement names an unknown id:
+            the file and line are named.
+    """
+    folder = next((f for f in (Path(data_dir) / "retrieval" / name, Path(name)) if f.is_dir()), None)
+    if folder is None:
+        where = Path(data_dir) / "retrieval" / name
+        raise DataError(f"{where} does not exist: a retrieval collection is a folder in BEIR's layout.")
+    documents = _texts(folder / "corpus.jsonl", ("title", "text"))
+    queries = _texts(folder / "queries.jsonl", ("text",))
+    path = folder / "qrels" / f"{split}.tsv"
+    header, *lines = read_lines(path) or [""]
+    if header != QRELS_HEADER:
+        raise DataError(f"{path}, line 1: the header must be {QRELS_HEADER.split()}, tab-separated; got {header!r}.")
+    relevance: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(lines, start=2):
+        query, _, rest = line.partition("\t")
+        document, _, grade = rest.partition("\t")
+        if not grade.lstrip("-").isdigit():
+            raise DataError(f"{path}, line {number}: expected query, document and a whole number; got {line!r}.")
+        for what, identifier, known in (("query", query, queries), ("document", document, documents)):
+            if identifier not in known:
+                raise DataError(
+                    f"{path}, line {number}: {what} {identifier!r} is in none of the texts: fetch it again."
+                )
+        relevance.setdefault(query, {})[document] = int(grade)
+    if not relevance:
+        raise DataError(f"{path} holds no judgement: fetch it again.")
+    asked = {identifier: text for identifier, text in queries.items() if identifier in relevance}
+    return RetrievalTask(folder.name, split, asked, documents, relevance)
+
+
+def _texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            row = json.loads(line)
+            identifier, parts = row["_id"], [row.get(field, "") for field in fields]
+            if not isinstance(identifier, str) or not all(isinstance(part, str) for part in parts):
+                raise TypeError("not text")
+        except (ValueError, KeyError, TypeError, AttributeError):
+            wanted = ", ".join(("_id", *fields))
+            raise DataError(f"{path}, line {number}: expected a JSON object with the texts {wanted}.") from None
+        if identifier in texts:
+            raise DataError(f"{path}, line {number}: the id {identifier!r} comes twice.")
+        texts[identifier] = single_spaced(" ".join(parts))
+    return texts

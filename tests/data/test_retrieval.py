@@ -1,0 +1,73 @@
+"""Collections in BEIR's layout, and what can be wrong with them."""
+
+import json
+
+import pytest
+
+from lib.checks import DataError
+from lib.data.retrieval import load_retrieval
+
+DOCUMENTS = [{"_id": "1", "title": "Wings", "text": "of  a bird"}, {"_id": "2", "text": ""}, {"_id": "3", "text": "x"}]
+QUERIES = [{"_id": "1", "text": "how birds fly"}, {"_id": "9", "text": "never judged"}]
+JUDGED = ["query-id\tcorpus-id\tscore", "1\t1\t2", "1\t3\t0"]
+
+
+@pytest.fixture
+def collection(tmp_path):
+    """Function (changed files) -> data_dir with a collection `toy`."""
+
+    def make(**changed):
+        folder = tmp_path / "retrieval" / "toy"
+        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        files = {"corpus.jsonl": [json.dumps(row) for row in DOCUMENTS], "qrels/test.tsv": JUDGED}
+        files["queries.jsonl"] = [json.dumps(row) for row in QUERIES]
+        for name, lines in (files | {k.replace("__", "/").replace("_", "."): v for k, v in changed.items()}).items():
+            if lines is not None:
+                (folder / name).write_text("\n".join(lines) + "\n")
+            else:
+                (folder / name).unlink(missing_ok=True)
+        return tmp_path
+
+    return make
+
+
+def test_reads_titles_texts_and_judged_queries(collection):
+    data_dir = collection()
+    task = load_retrieval(data_dir, "toy")
+    assert task.documents == {"1": "Wings of a bird", "2": "", "3": "x"}
+    assert task.queries == {"1": "how birds fly"} and task.relevance == {"1": {"1": 2, "3": 0}}
+    assert load_retrieval(data_dir, str(data_dir / "retrieval" / "toy")) == task
+
+
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        ({"corpus_jsonl": None}, "corpus.jsonl does not exist"),
+        (
+            {"corpus_jsonl": ['{"_id": "1", "te']},
+            "corpus.jsonl, line 1: expected a JSON object with the texts _id, title",
+        ),
+        ({"corpus_jsonl": ['{"_id": 1, "text": "x"}']}, "line 1: expected a JSON object"),
+        ({"corpus_jsonl": ["[]"]}, "line 1: expected a JSON object"),
+        ({"corpus_jsonl": ['{"_id": "1", "text": "x"}'] * 2}, "line 2: the id '1' comes twice"),
+        ({"qrels__test_tsv": None}, "test.tsv does not exist"),
+        ({"qrels__test_tsv": []}, "line 1: the header must be"),
+        ({"qrels__test_tsv": JUDGED[1:]}, "line 1: the header must be"),
+        ({"qrels__test_tsv": JUDGED[:1]}, "holds no judgement"),
+        ({"qrels__test_tsv": [*JUDGED, "1\t1"]}, "line 4: expected query, document and a whole number; got '1.t1'"),
+        ({"qrels__test_tsv": [*JUDGED, "1\t1\tyes"]}, "line 4: expected query, document"),
+        ({"qrels__test_tsv": [*JUDGED, "1\t77\t1"]}, "line 4: document '77' is in none of the texts"),
+        ({"qrels__test_tsv": [*JUDGED, "77\t1\t1"]}, "line 4: query '77' is in none of the texts"),
+    ],
+)
+def test_what_is_wrong_is_named(collection, changed, words):
+    with pytest.raises(DataError, match=words):
+        load_retrieval(collection(**changed), "toy")
+
+
+def test_a_missing_collection_or_split_is_named(collection):
+    data_dir = collection()
+    with pytest.raises(DataError, match="retrieval/other does not exist: a retrieval collection is a folder"):
+        load_retrieval(data_dir, "other")
+    with pytest.raises(DataError, match="dev.tsv does not exist"):
+        load_retrieval(data_dir, "toy", split="dev")
