@@ -53,13 +53,8 @@ class Encoder:
         return pairwise_cos_sim(first, second)
 
 
-def evaluate_beir(encode: Encode, names: Sequence[str], *, encoder_name: str = "encoder") -> pd.DataFrame:
-    """nDCG@10 on sets of BEIR (test split; cqadupstack is the mean of its forums).
-
-    The names are the user's word that the hub may be asked: mteb fetches what is not in its cache.
-
-    Returns:
-        Rows task, split, protocol, aggregation, metric, value (0 to 1, as InfoCSE prints it).
+def load_beir(names: Sequence[str]) -> dict[str, Any]:
+    """Name -> mteb's task with its data, from the hub's cache or the hub: naming a set is asking for it.
 
     Raises:
         ConfigError: a name that is none of BEIR_TASKS.
@@ -67,11 +62,12 @@ def evaluate_beir(encode: Encode, names: Sequence[str], *, encoder_name: str = "
     """
     for name in names:
         check_choice("beir_tasks", name, BEIR_TASKS)
-    import mteb
+    if not names:
+        return {}
+    import mteb  # takes seconds, and most notebooks need none of it
 
-    rows = []
-    for name in names:
-        task = mteb.get_task(BEIR_TASKS[name])
+    tasks = {name: mteb.get_task(BEIR_TASKS[name]) for name in names}
+    for task in tasks.values():
         try:
             if not task.data_loaded:
                 task.load_data()
@@ -80,6 +76,22 @@ def evaluate_beir(encode: Encode, names: Sequence[str], *, encoder_name: str = "
                 f"{task.metadata.name} of BEIR is not in the hub's cache and could not be fetched "
                 f"({type(error).__name__}): run this once with a network, or leave it out of beir_tasks."
             ) from error
+    return tasks
+
+
+def evaluate_beir(encode: Encode, tasks: dict[str, Any], *, encoder_name: str = "encoder") -> pd.DataFrame:
+    """nDCG@10 on sets of BEIR (test split; cqadupstack is the mean of its forums).
+
+    Args:
+        tasks: what `load_beir` gives.
+
+    Returns:
+        Rows task, split, protocol, aggregation, metric, value (0 to 1, as InfoCSE prints it).
+    """
+    import mteb
+
+    rows = []
+    for name, task in tasks.items():
         result = mteb.evaluate(Encoder(encode, encoder_name), task, cache=None, show_progress_bar=False)
         score = result.task_results[0].get_score()
         rows.append((name, "test", f"mteb {mteb.__version__}, cosine", "-", "ndcg@10", float(score)))

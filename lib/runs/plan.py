@@ -17,6 +17,7 @@ import pandas as pd
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
+from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
@@ -163,12 +164,15 @@ class Plan:
         config: RunConfig,
         changes: Mapping[str, Mapping[str, Any]],
         seeds: Sequence[int],
+        *,
+        starts: Mapping[str, PlannedRun | Made] | None = None,
         **labels: Any,
     ) -> list[PlannedRun]:
         """Add one run for every named change of the configuration and every seed, which draws the sentences too.
 
         Args:
             changes: name, which becomes the label `method` -> parameters and arguments that differ from config's.
+            starts: see `run`.
 
         Raises:
             ConfigError: see `grid`.
@@ -183,7 +187,7 @@ class Plan:
                     changed = config.replace(**change, seed=seed, corpus_seed=seed)
                 except ConfigError as error:
                     raise ConfigError(f"{group}, {_spelt(varied)}: {error}") from None
-                planned.append(self.run(group, changed, **varied))
+                planned.append(self.run(group, changed, starts=starts, **varied))
         return planned
 
     def sts(self, names: Sequence[str], data_dir: Path, *, encoders: int) -> list[STSTask]:
@@ -211,6 +215,12 @@ class Plan:
             check_choice("transfer_tasks", name, TRANSFER_TASKS)
             load_transfer(data_dir, name)
         return list(names)
+
+    def retrieval(self, names: Sequence[str], data_dir: Path) -> list[RetrievalTask]:
+        """The retrieval collections of these names, read now. Raises ConfigError, DataError."""
+        if len(set(names)) < len(names):
+            raise ConfigError(f"retrieval_tasks {list(names)} names a collection twice.")
+        return [load_retrieval(data_dir, name) for name in names]
 
     # --- Asking ---
 

@@ -5,7 +5,7 @@ import pytest
 
 from lib.checks import ConfigError, DataError
 from lib.data.retrieval import RetrievalTask
-from lib.evaluation.beir import BEIR_TASKS, evaluate_beir
+from lib.evaluation.beir import BEIR_TASKS, evaluate_beir, load_beir
 from lib.evaluation.retrieval import evaluate_retrieval
 
 
@@ -43,7 +43,7 @@ def scifact(monkeypatch):
 
 
 def test_mteb_and_our_evaluation_agree(scifact):
-    theirs = evaluate_beir(bag_of_words, ["scifact"])
+    theirs = evaluate_beir(bag_of_words, load_beir(["scifact"]))
     ours = evaluate_retrieval(bag_of_words, TASK).set_index("metric").value["ndcg@10"]
     assert theirs.task.tolist() == ["scifact"] and 0 < theirs.value[0] < 1
     assert 100 * theirs.value[0] == pytest.approx(ours, abs=0.01)
@@ -62,8 +62,9 @@ def test_the_fourteen_sets_of_the_paper_are_known_to_mteb():
 
 def test_without_a_network_one_sentence_says_so():
     with pytest.raises(DataError, match="SciFact of BEIR is not in the hub's cache .* run this once with a network"):
-        evaluate_beir(bag_of_words, ["scifact"])
+        load_beir(["scifact"])
     with pytest.raises(DataError, match="CQADupstack.* of BEIR is not in the hub's cache"):
-        evaluate_beir(bag_of_words, ["cqadupstack"])
+        load_beir(["cqadupstack"])
     with pytest.raises(ConfigError, match="beir_tasks 'msmarco' is unknown"):
-        evaluate_beir(bag_of_words, ["msmarco"])
+        load_beir(["msmarco"])
+    assert load_beir([]) == {}

@@ -1,0 +1,87 @@
+"""What an auxiliary network does to an encoder (InfoCSE): whether it reads the sentence's vector, and what it sends
+back through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from lib.losses import IGNORED
+
+
+def signals(history: pd.DataFrame, *, weight: float) -> pd.DataFrame:
+    """The steps of a run at which the vectors were swapped, from its history.
+
+    Args:
+        history: of a run of method infocse with swap_every.
+        weight: its auxiliary_weight.
+
+    Returns:
+        step, quantity, value: `loss`, log10 of L_aux / L_cl without the weight; `gradient`, log10 of the ratio of the
+        gradients at the [CLS] vectors, weight included; `own` and `other`, L_aux with the sentence's own and with
+        another sentence's vector, in nats.
+    """
+    looked = history.dropna(subset="own_vector")
+    values = pd.DataFrame(
+        {
+            "step": looked.step.astype(int),
+            "loss": np.log10(looked.auxiliary / weight / looked.info_nce),
+            "gradient": np.log10(looked.auxiliary_gradient / looked.contrastive_gradient),
+            "own": looked.own_vector,
+            "other": looked.other_vector,
+        }
+    )
+    return values.melt("step", var_name="quantity")
+
+
+def term_gradients(method: Any, batch: Any) -> dict[str, float]:
+    """Term -> norm of its gradient over all weights of the encoder, for one batch in training mode.
+
+    Exact, one backward pass per term; give every term the weight with which it is to be compared.
+    """
+    method.train()
+    weights = [p for p in method.encoder.parameters() if p.requires_grad]
+    norms = {}
+    for name, term in method(batch).items():
+        gradients = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
+        norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
+    return norms
+
+
+@torch.no_grad()
+def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
+    """Every word piece of a sentence hidden by itself: what the auxiliary network makes of it.
+
+    Args:
+        method: InfoCSE, with its auxiliary network.
+        sentence: read by the frozen layers, with one [MASK].
+        other: the sentence whose vector is given in the place of the right one.
+
+    Returns:
+        One row per piece: `hidden`; with each of the two vectors the probability (%) of the right piece and the
+        likeliest one.
+    """
+    method.eval()
+    encoder, auxiliary, masking = method.encoder, method.auxiliary, method.token_masking
+    tokenizer = encoder.tokenizer
+
+    def vector(text: str) -> torch.Tensor:
+        ids = torch.tensor(encoder.tokenize([text], 128), device=encoder.device)
+        return encoder(ids, torch.ones_like(ids))
+
+    ids = torch.tensor(encoder.tokenize([sentence], 128), device=encoder.device)[0]
+    places = (~masking.special[ids]).nonzero().squeeze(1)
+    rows = ids.repeat(len(places), 1)
+    hidden = torch.zeros_like(rows, dtype=torch.bool).scatter(1, places.unsqueeze(1), True)
+    masked, labels = rows.masked_fill(hidden, masking.mask_id), rows.masked_fill(~hidden, IGNORED)
+    text = auxiliary.read(masked, torch.ones_like(rows), labels)
+    frame = {"hidden": tokenizer.convert_ids_to_tokens(ids[places].tolist())}
+    for name, h in {"own vector": vector(sentence), "other vector": vector(other)}.items():
+        probabilities = auxiliary(h.expand(len(places), -1), text).softmax(-1)
+        right = probabilities.gather(1, text.labels.unsqueeze(1)).squeeze(1)
+        frame[f"{name}, right, %"] = (100 * right).tolist()
+        frame[f"{name}, guess"] = tokenizer.convert_ids_to_tokens(probabilities.argmax(-1).tolist())
+    return pd.DataFrame(frame)

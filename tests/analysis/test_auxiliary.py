@@ -1,0 +1,79 @@
+"""What the auxiliary network reads and sends back, against slower ways to the same numbers."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
+
+from lib.analysis.auxiliary import guesses, signals, term_gradients
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.methods import REGISTRY
+
+InfoCSE = REGISTRY["infocse"]
+
+
+@pytest.fixture(scope="module")
+def method(tiny_bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, initializer_range=0.3)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    torch.manual_seed(0)
+    arguments = InfoCSE.Arguments(head="top_layers", late_layers=1, auxiliary_weight=1.0, mlm_weight=1.0)
+    return InfoCSE(SentenceEncoder.from_pretrained(folder, dropout=0.0), arguments)
+
+
+def test_ratios_are_those_of_the_columns():
+    history = pd.DataFrame(
+        {
+            "step": [0, 1, 2, 3],
+            "info_nce": [np.nan, 2.0, 1.0, 0.5],
+            "auxiliary": [np.nan, 0.04, 0.03, 0.05],
+            "auxiliary_gradient": [np.nan, 0.1, 0.1, 0.2],
+            "contrastive_gradient": [np.nan, 1.0, 1.0, 20.0],
+            "own_vector": [np.nan, 4.0, np.nan, 5.0],
+            "other_vector": [np.nan, 4.5, np.nan, 6.0],
+        }
+    )
+    wide = signals(history, weight=0.01).pivot(index="step", columns="quantity", values="value")
+    assert wide.index.tolist() == [1, 3]
+    assert wide.loss.tolist() == pytest.approx([np.log10(2), 1]) and wide.gradient.tolist() == pytest.approx([-1, -2])
+    assert wide.own.tolist() == [4.0, 5.0] and wide.other.tolist() == [4.5, 6.0]
+
+
+def test_gradients_of_terms_are_those_of_separate_backward_passes(method, sentences):
+    tokens = method.encoder.tokenizer(sentences[:8], padding=True, return_tensors="pt")
+    batch = Batch(tokens["input_ids"].unsqueeze(1), tokens["attention_mask"].unsqueeze(1), ("anchor",))
+    torch.manual_seed(2)
+    norms = term_gradients(method, batch)
+    assert set(norms) == {"info_nce", "mlm", "auxiliary"}
+    for name, norm in norms.items():
+        torch.manual_seed(2)
+        method.zero_grad()
+        method.train()
+        method(batch)[name].backward()
+        gradients = [p.grad for p in method.encoder.parameters() if p.grad is not None]
+        assert norm == pytest.approx(float(torch.stack([g.norm() for g in gradients]).norm()), rel=1e-4)
+        assert norm > 0
+
+
+def test_guesses_one_by_one(method):
+    """Piece by piece, in a batch of one; the same sentence as the other one gives the same column."""
+    sentence, other = "a happy dog runs in the park", "two women play guitar"
+    frame = guesses(method, sentence, other)
+    assert frame.hidden.tolist() == sentence.split()
+    tokenizer, encoder = method.encoder.tokenizer, method.encoder
+    h = torch.tensor(encoder.encode([sentence]))
+    for place, row in enumerate(frame.itertuples(index=False), start=1):
+        ids = tokenizer(sentence, return_tensors="pt")["input_ids"]
+        labels = torch.full_like(ids, -100)
+        labels[0, place] = ids[0, place]
+        ids[0, place] = tokenizer.mask_token_id
+        text = method.auxiliary.read(ids, torch.ones_like(ids), labels)
+        probabilities = method.auxiliary(h, text).softmax(-1)[0]
+        assert row[1] == pytest.approx(100 * float(probabilities[text.labels[0]].detach()), rel=1e-3)
+        assert row[2] == tokenizer.convert_ids_to_tokens(int(probabilities.argmax()))
+    same = guesses(method, sentence, sentence)
+    assert np.allclose(same.iloc[:, 1], same.iloc[:, 3]) and not np.allclose(frame.iloc[:, 1], frame.iloc[:, 3])
