@@ -113,7 +113,7 @@ def test_every_published_row_has_its_provenance():
     assert files and not list((ROOT / "results").glob("*.py"))
     for path in files:
         columns = path.read_text(encoding="utf8").splitlines()[0].split(",")
-        assert columns == ROW_COLUMNS or {"backbone", "layer", "value", "seed", "run_id"} <= set(columns), path
+        assert columns == ROW_COLUMNS or {"backbone", "value", "seed", "run_id"} <= set(columns), path
         frame = published(path.parent.name, path.stem, columns=columns)
         measured = [column for column in columns if column not in ("value", "run_id")]
         assert not frame.duplicated(measured).any(), path
