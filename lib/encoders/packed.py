@@ -8,7 +8,7 @@ computes keys and values for all tokens and everything else for one token per se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,9 +106,17 @@ def first_token_layer(
     return layer.output(layer.intermediate(attended), attended)
 
 
-def run_layers(layers: Iterable[nn.Module], hidden: Tensor, tokens: Tokens) -> Tensor:
-    """hidden [T, H] through these BERT layers, one after the other."""
-    for layer in layers:
+def run_layers(layers: Sequence[nn.Module], hidden: Tensor, tokens: Tokens, *, wanted: Tokens | None = None) -> Tensor:
+    """hidden [T, H] of these tokens through BERT layers, one after the other.
+
+    Args:
+        wanted: some of the tokens; only these leave the last layer [W, H], which computes nothing else for the others.
+    """
+    last = len(layers) - 1
+    for at, layer in enumerate(layers):
+        if at == last and wanted is not None:
+            rows = wanted.pack(tokens.unpack(hidden))
+            return _layer(layer, hidden, tokens, wanted, rows)
         hidden = _layer(layer, hidden, tokens, tokens)
     return hidden
 

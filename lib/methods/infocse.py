@@ -140,12 +140,12 @@ class InfoCSE(DiffCSE):
 
 @dataclass(frozen=True)
 class MaskedText:
-    """A masked text as the frozen layers read it: states [T, H] of its tokens, places [M] of the masked ones among
-    them, and their labels [M]."""
+    """A masked text as the frozen layers read it: states [T, H] of its tokens; which of them are masked, and their
+    labels [M]."""
 
     tokens: packed.Tokens
     states: Tensor
-    places: Tensor
+    masked: packed.Tokens
     labels: Tensor
 
 
@@ -187,21 +187,19 @@ class AuxiliaryNetwork(nn.Module):
 
     def read(self, masked: Tensor, mask: Tensor, labels: Tensor) -> MaskedText:
         """masked ids, attention mask and labels [R, L], as `losses.mask_tokens` gives them."""
-        tokens = packed.Tokens(mask.bool())
-        labels = tokens.pack(labels.unsqueeze(-1)).squeeze(-1)  # [T]
-        places = (labels != IGNORED).nonzero().squeeze(-1)
+        tokens, chosen = packed.Tokens(mask.bool()), packed.Tokens(labels != IGNORED)
         has_gradient = torch.is_grad_enabled() and not self.detach
         with torch.set_grad_enabled(has_gradient), self.precision(masked.device):
             embedded = tokens.pack(self.early.embeddings(input_ids=masked))
             states = packed.run_layers(self.early.encoder.layer, embedded, tokens)
-        return MaskedText(tokens, states, places, labels[places])
+        return MaskedText(tokens, states, chosen, labels[chosen.keep])
 
     def forward(self, h: Tensor, text: MaskedText) -> Tensor:
         """Logits [M, V] of the masked tokens; h [R, D]: the vectors of the R texts."""
         with self.precision(h.device):
             mixed = text.states.index_copy(0, text.tokens.starts(), h.to(text.states.dtype))  # [h; M[1:]]
-            hidden = packed.run_layers(self.late, mixed, text.tokens)
-            return self.lm_head(hidden[text.places]).float()  # logits of all tokens would be the largest tensor
+            hidden = packed.run_layers(self.late, mixed, text.tokens, wanted=text.masked)
+            return self.lm_head(hidden).float()  # of the masked tokens: logits of all would be the largest tensor
 
     @torch.no_grad()
     def with_own_and_other_vector(self, h: Tensor, text: MaskedText, copies: int) -> dict[str, float]:

@@ -178,3 +178,18 @@ def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypa
         packed.last_hidden(backbone, ids, mask, first_only=True, maps=maps)
         assert len(calls) == expected and set(maps.captured) == set(layers)
         calls.clear()
+
+
+def test_only_wanted_tokens_leave_the_last_layer(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert).eval()
+    ids = encoder.tokenizer(sentences[:6], padding=True, return_tensors="pt")
+    tokens = packed.Tokens(ids["attention_mask"].bool())
+    hidden = tokens.pack(encoder.backbone.embeddings(input_ids=ids["input_ids"]))
+    layers = encoder.backbone.encoder.layer
+    whole = packed.run_layers(layers, hidden, tokens)
+    for share in (0.0, 0.4, 1.0):
+        random = torch.rand(tokens.keep.shape, generator=torch.Generator().manual_seed(0))
+        wanted = packed.Tokens(tokens.keep & (random < share))
+        some = packed.run_layers(layers, hidden, tokens, wanted=wanted)
+        assert some.shape == (int(wanted.keep.sum()), 32)
+        torch.testing.assert_close(some, whole[wanted.keep[tokens.keep]], rtol=1e-4, atol=1e-5)
