@@ -16,7 +16,7 @@ def signals(history: pd.DataFrame, *, weight: float) -> pd.DataFrame:
     """The steps of a run at which the vectors were swapped, from its history.
 
     Args:
-        history: of a run of method infocse with swap_every.
+        history: of a run of method infocse with swap_every and contrastive_weight 1.
         weight: its auxiliary_weight.
 
     Returns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,8 +40,8 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     if folder is None:
         where = Path(data_dir) / "retrieval" / name
         raise DataError(f"{where} does not exist: a retrieval collection is a folder in BEIR's layout.")
-    documents = _texts(folder / "corpus.jsonl", ("title", "text"))
-    queries = _texts(folder / "queries.jsonl", ("text",))
+    documents = _texts(folder / "corpus.jsonl")
+    queries = _texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
     header, *lines = read_lines(path) or [""]
     if header != QRELS_HEADER:
@@ -49,7 +50,7 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     for number, line in enumerate(lines, start=2):
         query, _, rest = line.partition("\t")
         document, _, grade = rest.partition("\t")
-        if not grade.lstrip("-").isdigit():
+        if not re.fullmatch(r"-?[0-9]+", grade):
             raise DataError(f"{path}, line {number}: expected query, document and a whole number; got {line!r}.")
         for what, identifier, known in (("query", query, queries), ("document", document, documents)):
             if identifier not in known:
@@ -63,17 +64,17 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     return RetrievalTask(folder.name, split, asked, documents, relevance)
 
 
-def _texts(path: Path, fields: tuple[str, ...]) -> dict[str, str]:
+def _texts(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         try:
             row = json.loads(line)
-            identifier, parts = row["_id"], [row.get(field, "") for field in fields]
+            identifier, parts = row["_id"], [row.get("title", ""), row["text"]]
             if not isinstance(identifier, str) or not all(isinstance(part, str) for part in parts):
                 raise TypeError("not text")
         except (ValueError, KeyError, TypeError, AttributeError):
-            wanted = ", ".join(("_id", *fields))
-            raise DataError(f"{path}, line {number}: expected a JSON object with the texts {wanted}.") from None
+            wanted = "the texts _id and text, perhaps title"
+            raise DataError(f"{path}, line {number}: expected a JSON object with {wanted}.") from None
         if identifier in texts:
             raise DataError(f"{path}, line {number}: the id {identifier!r} comes twice.")
         texts[identifier] = single_spaced(" ".join(parts))

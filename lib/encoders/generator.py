@@ -39,7 +39,7 @@ class Generator(nn.Module):
             ConfigError: no masked-language model, or one without its head or tokenizer.
         """
         quiet()
-        source, local = locate(path_or_id)
+        source, local = locate(path_or_id, "generator")
         model = masked_lm_model(source, "generator", advice="take a masked-language model that has one")
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
@@ -58,14 +58,21 @@ class Generator(nn.Module):
         parts = zip(input_ids.split(rows), attention_mask.split(rows), strict=True)
         return torch.cat([self.model(input_ids=ids, attention_mask=mask).logits.argmax(-1) for ids, mask in parts])
 
-    def check_vocabulary(self, name: str, tokenizer: Any) -> None:
-        """Raise ConfigError when this generator's tokens are not those of a tokenizer."""
-        theirs, ours = self.vocabulary, tokenizer.get_vocab()
-        if theirs != ours:
+    def check(self, name: str, encoder: Any) -> None:
+        """Raise ConfigError when an encoder cannot read what this generator fills in, or the other way round."""
+        theirs, ours, config = self.vocabulary, encoder.tokenizer.get_vocab(), encoder.backbone.config
+        sizes = self.model.config.vocab_size, config.vocab_size
+        if theirs != ours or sizes[0] != sizes[1]:
             common = len(theirs.items() & ours.items())
             raise ConfigError(
                 f"generator {name!r} has another vocabulary than the backbone ({len(theirs):,} and {len(ours):,} tokens, "
-                f"{common:,} in common): the encoder reads what it fills in, so take one with the backbone's tokenizer."
+                f"{common:,} in common; weights for {sizes[0]:,} and {sizes[1]:,}): the encoder reads what it fills in, so "
+                "take one with the backbone's tokenizer."
+            )
+        longest = self.model.config.max_position_embeddings, config.max_position_embeddings
+        if longest[0] < longest[1]:
+            raise ConfigError(
+                f"generator {name!r} takes {longest[0]} tokens, the backbone {longest[1]}: take a longer one."
             )
 
     def fingerprint(self) -> str:

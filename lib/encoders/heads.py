@@ -24,7 +24,7 @@ LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
 LATE_LAYER_STARTS = {  # where the late layers start -> what is said of it in a run's provenance
     "pretrained": f"{LATE_LAYERS} beside the backbone",
     "top_layers": "copies of the backbone's last layers, NOT pre-trained as a head",
-    "random": "RANDOM, not pre-trained",
+    "random": "RANDOM, not pre-trained; they hand on averages of what they read",
 }
 MLM_HEAD_STARTS = ("pretrained", "fresh")
 
@@ -66,7 +66,10 @@ def load_training_head(folder: Path) -> nn.Module:
     """
     path = folder / TRAINING_HEAD
     if not path.is_file():
-        raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: its encoder was trained without a projection.")
+        raise EncoderError(
+            f"{folder} holds no {TRAINING_HEAD}: its encoder was trained without a projection of training only, or before "
+            "these were kept (delete the run's folder to train it again)."
+        )
     weights = load_file(path)
     kind = BatchNormMLP if "3.weight" in weights else projection_head
     head = kind(weights["0.weight"].size(1))
@@ -103,11 +106,14 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
         model, report = AutoModelForMaskedLM.from_pretrained(
             source, output_loading_info=True, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason}") from error
-    if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
+    missing = report["missing_keys"]
+    if any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
+    if missing:
+        raise ConfigError(f"{what} {source!r} lacks {len(missing)} of its weights, the first is {min(missing)}.")
     return model
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,8 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.b
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
-def locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
-    """(source, is a local folder); a relative folder is looked up from here, then from the repository.
+def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, bool]:
+    """(source, is a local folder); a relative folder is looked up from here, then from the repository. what: for errors.
 
     Raises:
         EncoderError: neither a folder nor a hub name, or a folder whose weights are a pickle.
@@ -41,13 +43,21 @@ def locate(path_or_id: str | os.PathLike) -> tuple[str, bool]:
         if folder.is_dir():
             if list(folder.glob("pytorch_model*.bin")) and not list(folder.glob("*.safetensors")):
                 raise EncoderError(
-                    f"backbone {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is "
+                    f"{what} {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is "
                     "not read: load it once where you trust it, and `save_pretrained` it as safetensors."
                 )
             return str(folder), True
     if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text):
         return text, False
-    raise EncoderError(f"backbone {text!r} is neither an existing folder nor a hub name like 'user/model'.")
+    raise EncoderError(f"{what} {text!r} is neither an existing folder nor a hub name like 'user/model'.")
+
+
+def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
+    """Fetch further files of a hub name, so that they are there when they are hashed; what is missing shows later."""
+    source, local = locate(path_or_id)
+    if files and not local:
+        with contextlib.suppress(OSError, ValueError):
+            snapshot_download(source, allow_patterns=[*files])
 
 
 def load_backbone(

@@ -259,7 +259,7 @@ class SentenceEncoder(nn.Module):
             EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.
         """
         folder = Path(folder).expanduser()
-        if self.projection is not None and len(self.projection) != 2:
+        if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
             raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
         if folder.exists() and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")

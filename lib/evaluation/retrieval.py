@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -70,8 +71,8 @@ def _unit(vectors: np.ndarray) -> torch.Tensor:
 def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int] = (1, 10, 100)) -> pd.DataFrame:
     """Rank all documents for every query by cosine and score the ranking with trec_eval's measures.
 
-    A document with the very text of the query is no answer and is left out of its ranking. Two vectors of one query
-    that are equally near rank in corpus order (trec_eval alone would rank them by their ids).
+    A document with the very text of the query is no answer and is left out of its ranking. Documents that are
+    equally near to a query rank in corpus order; trec_eval alone would rank them by their ids.
 
     Args:
         encode: n texts -> embeddings [n, D]; what is longer than the encoder takes is cut by it.
@@ -88,7 +89,8 @@ def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int]
     vectors, row_of = encode_distinct(encode, [*task.queries.values(), *task.documents.values()], np.float32)
     texts, names = list(task.documents.values()), list(task.documents)
     corpus = vectors[[row_of[text] for text in texts]]
-    copies = max((texts.count(text) for text in set(task.queries.values()) & set(texts)), default=0)
+    often = Counter(texts)
+    copies = max((often[text] for text in task.queries.values()), default=0)
     nearest_rows, _ = top_k(vectors[[row_of[text] for text in task.queries.values()]], corpus, DEPTH + copies)
     ranking = {}
     for (query, text), rows in zip(task.queries.items(), nearest_rows, strict=True):

@@ -85,9 +85,9 @@ class MethodSpec:
             needs = REGISTRY[name].needs(arguments, needs)
         return needs
 
-    def stand_in(self) -> dict[str, Any]:
-        """Arguments for a build on a plain backbone, see Method.stand_in."""
-        return {name: value for method in self.names for name, value in REGISTRY[method].stand_in.items()}
+    def without_saved_heads(self) -> dict[str, Any]:
+        """See Method.without_saved_heads."""
+        return {name: value for method in self.names for name, value in REGISTRY[method].without_saved_heads.items()}
 
     def build(self, encoder: SentenceEncoder, values: Mapping[str, Any]) -> Method:
         """The method around this encoder. Raises also EncoderError."""

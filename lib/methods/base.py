@@ -75,8 +75,8 @@ class Method(nn.Module):
     """
 
     Arguments: ClassVar[type]
-    # arguments with which it can be built on a plain backbone, in the place of one that an earlier run will make
-    stand_in: ClassVar[Mapping[str, Any]] = {}
+    # what `pretrained` is replaced by where the backbone that brings the heads is still to be trained
+    without_saved_heads: ClassVar[Mapping[str, Any]] = {}
     encoder: SentenceEncoder
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:

@@ -77,7 +77,7 @@ def view_pairs(views: Views) -> Tensor:
 
 
 class ReplacedTokenDetection(nn.Module):
-    """Generator, discriminator and the question between them.
+    """Generator and discriminator.
 
     The generator guesses every token of a masked copy ([CLS] stays). The discriminator, a second encoder that starts
     as a copy of the backbone and is trained, reads the guesses with the sentence's vector in the place of the [CLS]
@@ -94,7 +94,7 @@ class ReplacedTokenDetection(nn.Module):
         check_reads_cls(encoder, "replaced-token detection")
         name = arguments.generator or backbone.config._name_or_path
         self.generator = Generator.from_pretrained(name)
-        self.generator.check_vocabulary(name, encoder.tokenizer)
+        self.generator.check(name, encoder)
         self.masking = TokenMasking(encoder, probability=arguments.rtd_probability)
         self.discriminator = copy.deepcopy(backbone)
         self.classifier = nn.Linear(backbone.config.hidden_size, 2)
@@ -128,4 +128,6 @@ def check_reads_cls(encoder: SentenceEncoder, what: str) -> None:
     if encoder.pooling != "cls":
         raise ConfigError(f"{what} is given the [CLS] vector: set pooling to cls, not {encoder.pooling}.")
     if encoder.projection is not None:
-        raise ConfigError(f"{what} is given the [CLS] vector: set projection to bn_mlp, train_only or none.")
+        raise ConfigError(
+            f"{what} is given the [CLS] vector: set projection to bn_mlp, train_only or none, and take a backbone that was saved without one."
+        )

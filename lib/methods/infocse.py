@@ -42,7 +42,7 @@ class InfoCSEArguments(DiffCSEArguments):
     auxiliary_reduction: str = "mean"  # over the masked tokens (code), or their sum for each sentence (Eq. 5)
     early_layers: int = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
     late_layers: int = 2
-    head: str = "pretrained"  # where the late layers start: pretrained (stage 1), top_layers or random (Table 4)
+    head: str = "pretrained"  # where the late layers start: pretrained (stage 1), top_layers (Table 4) or random
     lm_head: str = "pretrained"  # where the LM head starts: pretrained (saved with the backbone) or fresh (new)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
@@ -59,10 +59,9 @@ class InfoCSEArguments(DiffCSEArguments):
         check_choice("auxiliary_reduction", self.auxiliary_reduction, ("mean", "sum"))
         check_choice("head", self.head, LATE_LAYER_STARTS)
         check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
-        if not self.contrastive_weight and not self.auxiliary_weight and not self.rtd_weight:
-            raise ConfigError(
-                "contrastive_weight, auxiliary_weight and rtd_weight are all 0: nothing would be trained."
-            )
+        weights = ("contrastive_weight", "auxiliary_weight", "rtd_weight", "mlm_weight")
+        if not any(getattr(self, name) for name in weights):
+            raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
 
 
 class InfoCSE(DiffCSE):
@@ -70,11 +69,12 @@ class InfoCSE(DiffCSE):
 
     Logged: `auxiliary_gradient` and `contrastive_gradient`, the norms of what L_aux and everything that is computed
     from the projection send into the encoder, that is, of their gradients at its [CLS] vectors; `own_vector` and
-    `other_vector`, L_aux (mean over tokens, no dropout) with the sentence's vector and with the next sentence's.
+    `other_vector`, L_aux (mean over tokens, no dropout in the late layers) with the sentence's vector and with the next
+    sentence's. With several processes, `auxiliary` and `rtd` are means over each process's own sentences.
     """
 
     Arguments = InfoCSEArguments
-    stand_in = {"head": "random", "lm_head": "fresh"}
+    without_saved_heads = {"head": "random", "lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: InfoCSEArguments) -> Needs:
@@ -111,7 +111,7 @@ class InfoCSE(DiffCSE):
             self.swapped = self.auxiliary.with_own_and_other_vector(h, text, copies)
         logits = self.auxiliary(self.gradients.watch("auxiliary_gradient", h), text)
         z = self.gradients.watch("contrastive_gradient", views.embeddings["encoder"])
-        captured = {**views.captured, "logits": logits, "labels": text.labels, "copies": len(input_ids)}
+        captured = {**views.captured, "logits": logits, "labels": text.labels, "texts": len(input_ids)}
         return views.replace(embeddings={"encoder": z}, captured=captured)
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
@@ -121,7 +121,7 @@ class InfoCSE(DiffCSE):
             reduction = arguments.auxiliary_reduction
             loss = masked_lm(views.captured["logits"], views.captured["labels"], reduction=reduction)
             if reduction == "sum":
-                loss = loss / views.captured["copies"]  # the mean over the sentences
+                loss = loss / views.captured["texts"]  # the mean over the texts
             terms["auxiliary"] = arguments.auxiliary_weight * loss
         return terms
 
@@ -169,11 +169,11 @@ class AuxiliaryNetwork(nn.Module):
             raise ConfigError(f"early_layers must lie between 1 and {depth - 1}, below the last layer; got {early}.")
         if arguments.lm_head == "fresh":
             self.lm_head = fresh_mlm_head(backbone)
+            decoder = getattr(self.lm_head, "predictions", self.lm_head).decoder
+            decoder.weight = nn.Parameter(decoder.weight.detach().clone())  # not the encoder's words
         else:
             advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
             self.lm_head = mlm_head(backbone, tied=False, advice=advice)
-        decoder = getattr(self.lm_head, "predictions", self.lm_head).decoder
-        decoder.weight = nn.Parameter(decoder.weight.detach().clone())  # not the encoder's words
         self.late = late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]
@@ -203,7 +203,10 @@ class AuxiliaryNetwork(nn.Module):
 
     @torch.no_grad()
     def with_own_and_other_vector(self, h: Tensor, text: MaskedText, copies: int) -> dict[str, float]:
-        """L_aux with h and with h of the next sentence, in evaluation mode; {} for a single sentence."""
+        """L_aux with h and with h of the next sentence, both in evaluation mode; {} for a single sentence.
+
+        copies: rows of a sentence, which stand one after the other.
+        """
         if len(h) == copies:
             return {}
         was_training = self.training

@@ -57,7 +57,7 @@ class MLM(Method):
     """
 
     Arguments = MLMArguments
-    stand_in = {"head": "random", "lm_head": "fresh"}
+    without_saved_heads = {"head": "random", "lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:

@@ -15,14 +15,18 @@ from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import TokenMasking
 
-PROJECTIONS = ("train_only", "always", "none", "bn_mlp")
+PROJECTIONS = {  # what the losses read the embeddings through
+    "train_only": "the tanh layer, in training only (unsupervised SimCSE)",
+    "always": "the tanh layer, kept with the encoder (supervised SimCSE)",
+    "none": "nothing",
+    "bn_mlp": "two layers with batch norm, in training only (DiffCSE, InfoCSE)",
+}
 
 
 @dataclass(frozen=True)
 class SimCSEArguments:
     temperature: float = 0.05  # Table D.1
-    # the tanh layer: train_only (unsupervised), always (supervised), none (Table 6); or DiffCSE's MLP with batch norm,
-    projection: str = "train_only"  # bn_mlp, in training only
+    projection: str = "train_only"  # see PROJECTIONS; Table 6
     hard_negative_weight: float = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
     dropout_masks: str = "independent"  # the two views' masks; identical is the "fixed 0.1" of Table 3 and Figure 2
     mlm_weight: float = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1

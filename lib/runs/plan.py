@@ -67,8 +67,12 @@ class PlannedRun:
 
     @property
     def trial(self) -> RunConfig:
-        """The run as it can be checked and timed now: the stand-in has no head that its backbone will bring."""
-        return self.config.replace(**self.config.spec.stand_in()) if "backbone" in self.starts else self.config
+        """The run as it can be checked and timed now: a stand-in has no heads that its backbone will bring."""
+        if "backbone" not in self.starts:
+            return self.config
+        values = self.config.method_arguments
+        others = self.config.spec.without_saved_heads()
+        return self.config.replace(**{name: other for name, other in others.items() if values[name] == "pretrained"})
 
     @property
     def identity(self) -> tuple:

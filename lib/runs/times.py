@@ -71,7 +71,7 @@ def _shape(encoder: SentenceEncoder) -> str:
 def kind_of_training(config: RunConfig, encoder: SentenceEncoder) -> str:
     """What the time of a training step depends on, roughly."""
     rows = f"{config.batch_size} rows of {config.max_length} of {config.corpus}"
-    return f"step of {config.method}: {rows}, {config.precision}, {_shape(encoder)}"
+    return f"step of {config.method}, {config.needs.passes} passes: {rows}, {config.precision}, {_shape(encoder)}"
 
 
 def kind_of_dev(config: RunConfig, encoder: SentenceEncoder) -> str:

@@ -16,7 +16,7 @@ from transformers import (
 
 from lib.checks import ConfigError
 from lib.encoders import SentenceEncoder
-from lib.encoders.heads import fresh_mlm_head, mlm_head
+from lib.encoders.heads import BatchNormMLP, fresh_mlm_head, mlm_head
 from lib.encoders.packed import MODEL_TYPES
 from lib.methods import REGISTRY
 
@@ -97,3 +97,19 @@ def test_without_a_saved_head_the_mlm_term_of_simcse_names_its_own_way_out(tiny_
     assert "lm_head" not in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="was saved without an MLM head: buy one.$"):
         mlm_head(encoder.backbone, tied=True, advice="buy one")
+
+
+def test_the_projection_with_batch_norm_by_hand():
+    """Over all rows of [N, S, D] together; nothing but two matrices and one scale and shift is trained."""
+    torch.manual_seed(0)
+    head, h = BatchNormMLP(4).train(), torch.randn(6, 2, 4)
+    assert {name: tuple(p.shape) for name, p in head.named_parameters()} == {
+        "0.weight": (8, 4), "1.weight": (8,), "1.bias": (8,), "3.weight": (4, 8),
+    }  # fmt: skip
+
+    def normalised(x):
+        return (x - x.mean(0)) / (x.var(0, unbiased=False) + 1e-5).sqrt()
+
+    hidden = normalised(h.view(12, 4) @ head[0].weight.T).relu()
+    expected = normalised(hidden @ head[3].weight.T)
+    torch.testing.assert_close(head(h), expected.view(6, 2, 4), rtol=1e-4, atol=1e-5)

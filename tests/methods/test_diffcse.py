@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -144,11 +145,28 @@ def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_robert
     headless = variant(tiny_bert, tmp_path / "headless")
     with pytest.raises(ConfigError, match="generator '.*headless' was saved without an MLM head: take a masked"):
         build(bert, generator=headless)
-    with pytest.raises(ConfigError, match="has another vocabulary than the backbone \\(.* in common\\)"):
+    with pytest.raises(ConfigError, match="has another vocabulary than the backbone \\(.* in common;"):
         RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
         AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "roberta")
         build(bert, generator=str(tmp_path / "roberta"))
-    with pytest.raises(EncoderError, match="neither an existing folder nor a hub name"):
+    for name, change in {"padded": {"vocab_size": 96}, "short": {"max_position_embeddings": 16}}.items():
+        folder = tmp_path / name
+        BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, **change)).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    with pytest.raises(ConfigError, match="has another vocabulary .*; weights for 96 and"):
+        build(bert, generator=str(tmp_path / "padded"))
+    with pytest.raises(ConfigError, match="takes 16 tokens, the backbone 64"):
+        build(bert, generator=str(tmp_path / "short"))
+    whole = (tmp_path / "short" / "model.safetensors").read_bytes()
+    (tmp_path / "short" / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError, match="generator '.*short' cannot be read with an MLM head"):
+        build(bert, generator=str(tmp_path / "short"))
+    weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
+    shutil.copytree(bert, tmp_path / "half")
+    save_file(weights, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match="generator '.*half' lacks 16 of its weights"):
+        build(bert, generator=str(tmp_path / "half"))
+    with pytest.raises(EncoderError, match="generator .* is neither an existing folder nor a hub name"):
         build(bert, generator="/nowhere/at/all")
     with pytest.raises(ConfigError, match="set pooling to cls, not mean"):
         build(bert, pooling="mean")

@@ -144,6 +144,7 @@ def test_the_whole_method_by_its_terms(bert, sentences, batch):
     assert alone["info_nce"] == 0 and alone["auxiliary"] > 0
     with pytest.raises(ConfigError, match="are all 0: nothing would be trained"):
         InfoCSE.Arguments(contrastive_weight=0.0, auxiliary_weight=0.0)
+    InfoCSE.Arguments(contrastive_weight=0.0, auxiliary_weight=0.0, mlm_weight=0.1)
 
 
 def test_without_its_term_it_is_simcse_with_the_same_projection(bert, sentences, batch):
@@ -189,6 +190,38 @@ def test_an_auxiliary_head_that_cannot_tell_sentences_apart_shows_it(bert, sente
     other = method.auxiliary.with_own_and_other_vector(h, text, 1)
     assert other["own_vector"] != other["other_vector"]
     assert method.auxiliary.with_own_and_other_vector(h[:1], text, 1) == {}  # no other sentence
+
+
+def test_the_other_vector_is_that_of_the_next_sentence(bert, sentences, batch):
+    """Row by row: of two copies of each sentence, neither is given the other copy's vector."""
+    method = build(bert)
+    ids, mask = copies(batch(method, sentences[:5]))  # rows 2k and 2k + 1 are sentence k
+    masked, labels = method.token_masking(ids, mask)
+    text = method.auxiliary.read(masked, mask, labels)
+    h = torch.randn(10, 32, generator=torch.Generator().manual_seed(0))
+    measured = method.auxiliary.with_own_and_other_vector(h, text, 2)
+    for name, source in {"own_vector": range(10), "other_vector": [2, 3, 4, 5, 6, 7, 8, 9, 0, 1]}.items():
+        vectors = torch.stack([h[row] for row in source])
+        logits = method.eval().auxiliary(vectors, text)
+        expected = F.cross_entropy(logits, labels[labels != -100])
+        assert measured[name] == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_the_frozen_layers_start_as_the_encoders_lower_half(bert):
+    method = build(bert)
+    ours, theirs = method.auxiliary.early.state_dict(), method.encoder.backbone.state_dict()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+    assert {name.split(".")[2] for name in ours if name.startswith("encoder.layer")} == {"0", "1"}
+
+
+def test_the_masked_share_and_rule_are_those_of_the_arguments(bert, sentences, batch):
+    for share in (0.2, 0.7):
+        method = build(bert, auxiliary_probability=share, mask_only=True)
+        ids, mask = batch(method, sentences[:200]).column("anchor")
+        masked, labels = method.token_masking(ids, mask)
+        words = int(mask.sum()) - 2 * len(ids)  # without [CLS] and [SEP]
+        assert int((labels != -100).sum()) / words == pytest.approx(share, abs=0.05)
+        assert torch.equal(masked == method.encoder.tokenizer.mask_token_id, labels != -100)
 
 
 def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
@@ -264,6 +297,11 @@ def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
     plan.run("stage 2", configure(bert, corpus_file, head="pretrained"), starts={"backbone": stage_one})
     plan.preflight()
     assert plan.state().seconds.sum() > 0
+    wrong = runs.Plan("demo")
+    changed = configure(bert, corpus_file, head="top_layers", late_layers=9)
+    wrong.run("stage 2", changed, starts={"backbone": wrong.run("stage 1", first)})
+    with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):  # what needs no head is checked
+        wrong.preflight()
     one, two = (plan.runs(group).run[0] for group in ("stage 1", "stage 2"))
     assert two.provenance["late_layers_start"] == "condenser_head.safetensors beside the backbone"
     saved = build(str(one.folder / "encoder"), head="pretrained")
