@@ -49,10 +49,11 @@ def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
     return fig
 
 
-def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
+def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = False) -> Figure:
     """Terms of the loss over the steps, a panel per term and a line per method that has it.
 
-    frame: method, step, a column per term. terms: column -> label of its axis.
+    frame: method, step, a column per term. terms: column -> label of its axis. outside: one legend for all panels, for
+    long names.
     """
     fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False, gridspec_kw={"wspace": 0.08})
     styles = {method: look["linestyle"] for method, look in zip(frame.method.unique(), CYCLE(), strict=False)}
@@ -60,7 +61,10 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
         for method, part in frame.dropna(subset=term).groupby("method", sort=False):
             ax.plot(part.step, part[term], color=colour(method), ls=styles[method], label=method)
         ax.set(xlabel="step", ylabel=label)
-        ax.legend()
+        if not outside:
+            ax.legend()
+    if outside:
+        ax.legend(**OUTSIDE)
     return fig
 
 
