@@ -42,10 +42,10 @@ def top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, 
 
 
 def _top_k_of_block(queries: torch.Tensor, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    best, rows = queries.new_empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.long)
+    best, rows = queries.new_empty(len(queries), 0), queries.new_empty(len(queries), 0, dtype=torch.long)
     for number, block in enumerate(_blocks(corpus, CORPUS_BLOCK)):
         cosines = queries @ _unit(block).T  # [q, b]
-        own = number * CORPUS_BLOCK + torch.arange(len(block))
+        own = number * CORPUS_BLOCK + torch.arange(len(block), device=queries.device)
         best = torch.cat([best, cosines], dim=1)  # earlier rows stand first
         rows = torch.cat([rows, own.expand(len(queries), -1)], dim=1)
         keep = min(k, best.size(1))

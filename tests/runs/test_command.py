@@ -29,7 +29,7 @@ def test_one_run(file, capsys):
 
 @pytest.mark.parametrize("path", sorted(DEMO.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_parameter_file_trains_its_method(path):
-    method = {"0": "simcse", "1": "simcse", "2": "micse", "5": "jtcse", "9": "mlm"}[path.name[0]]
+    method = {"0": "simcse", "1": "simcse", "2": "micse", "3": "infocse", "5": "jtcse", "9": "mlm"}[path.name[0]]
     assert read(path).method == method
 
 
