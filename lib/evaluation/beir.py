@@ -33,11 +33,11 @@ BEIR_TASKS = {
 class Encoder:
     """`encode` as mteb calls it: batches of rows with a text each; similarity is the cosine."""
 
-    def __init__(self, encode: Encode, name: str) -> None:
+    def __init__(self, encode: Encode) -> None:
         from mteb.models import ModelMeta
 
         self._encode = encode
-        self.mteb_model_meta = ModelMeta.create_empty({"name": f"local/{name}"})
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "local/encoder"})
 
     def encode(self, inputs: Iterable[dict[str, Any]], **context: Any) -> np.ndarray:
         return self._encode([text for batch in inputs for text in batch["text"]])
@@ -79,7 +79,7 @@ def load_beir(names: Sequence[str]) -> dict[str, Any]:
     return tasks
 
 
-def evaluate_beir(encode: Encode, tasks: dict[str, Any], *, encoder_name: str = "encoder") -> pd.DataFrame:
+def evaluate_beir(encode: Encode, tasks: dict[str, Any]) -> pd.DataFrame:
     """nDCG@10 on sets of BEIR (test split; cqadupstack is the mean of its forums).
 
     Args:
@@ -92,7 +92,7 @@ def evaluate_beir(encode: Encode, tasks: dict[str, Any], *, encoder_name: str = 
 
     rows = []
     for name, task in tasks.items():
-        result = mteb.evaluate(Encoder(encode, encoder_name), task, cache=None, show_progress_bar=False)
+        result = mteb.evaluate(Encoder(encode), task, cache=None, show_progress_bar=False)
         score = result.task_results[0].get_score()
         rows.append((name, "test", f"mteb {mteb.__version__}, cosine", "-", "ndcg@10", float(score)))
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
