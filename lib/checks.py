@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, get_type_hints
@@ -73,6 +73,15 @@ def check_range(name: str, value: float, low: float, high: float = float("inf"),
         elif value == high:
             bounds += " and finite"
         raise ConfigError(f"{name} must be {bounds}; got {value:g}.")
+
+
+def check_seeds(seeds: Sequence[int], choice: Sequence[int], parameter: str = "choice_seed") -> None:
+    """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among them."""
+    check_range("the number of seeds", len(seeds), 1)
+    if both := sorted({*choice} & {*seeds}):
+        raise ConfigError(
+            f"{parameter} {both[0]} is one of seeds: what is chosen is chosen on sentences that no table uses."
+        )
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -1,7 +1,7 @@
 import pytest
 import yaml
 
-from lib.checks import ConfigError
+from lib.checks import ConfigError, check_seeds
 from lib.config import RunConfig
 
 
@@ -89,3 +89,11 @@ def test_what_a_method_needs_follows_from_its_arguments():
     assert mlm.needs.files == ("model*.safetensors",) and mlm.needs.keeps_last and mlm.needs.splits_long_rows
     with_late_head = mlm.replace(condenser_weight=1.0).needs
     assert with_late_head.files == ("model*.safetensors", "condenser_head.safetensors")
+
+
+def test_seeds_that_choose_are_none_of_those_that_are_reported():
+    check_seeds([1, 2], [3])
+    with pytest.raises(ConfigError, match="the number of seeds must be at least 1"):
+        check_seeds([], [3])
+    with pytest.raises(ConfigError, match="ablation_seeds 2 is one of seeds: what is chosen"):
+        check_seeds([1, 2], [3, 2], "ablation_seeds")

@@ -12,29 +12,32 @@ import torch
 from lib.losses import IGNORED
 
 
-def signals(history: pd.DataFrame, *, weight: float) -> pd.DataFrame:
-    """The steps of a run at which the vectors were swapped, from its history.
+def signals(done: pd.DataFrame) -> pd.DataFrame:
+    """The steps of runs at which the vectors were swapped, from their histories.
 
     Args:
-        history: of a run of method infocse with swap_every and contrastive_weight 1.
-        weight: its auxiliary_weight.
+        done: columns method, seed, run_id and run, as `Plan.runs` gives them; runs of method infocse with swap_every
+            and contrastive_weight 1.
 
     Returns:
-        step, quantity, value: `loss`, log10 of L_aux / L_cl without the weight; `gradient`, log10 of the ratio of the
-        gradients at the [CLS] vectors, weight included; `own` and `other`, L_aux with the sentence's own and with
-        another sentence's vector, in nats.
+        backbone, method, seed, run_id, weight (auxiliary_weight, as text), step, quantity, value: `loss`, log10 of
+        L_aux / L_cl without the weight; `gradient`, log10 of the ratio of the gradients at the [CLS] vectors, weight
+        included; `own` and `other`, L_aux with the sentence's own and with another sentence's vector, in nats.
     """
-    looked = history.dropna(subset="own_vector")
-    values = pd.DataFrame(
-        {
-            "step": looked.step.astype(int),
+    rows = []
+    for one in done.itertuples():
+        looked = one.run.history.dropna(subset="own_vector")
+        weight = one.run.config.method_arguments["auxiliary_weight"]
+        labels = {"backbone": one.run.labels["backbone"], "method": one.method, "seed": one.seed, "run_id": one.run_id}
+        quantities = {
             "loss": np.log10(looked.auxiliary / weight / looked.info_nce),
             "gradient": np.log10(looked.auxiliary_gradient / looked.contrastive_gradient),
             "own": looked.own_vector,
             "other": looked.other_vector,
         }
-    )
-    return values.melt("step", var_name="quantity")
+        values = pd.DataFrame(labels | {"weight": f"{weight:g}", "step": looked.step.astype(int)} | quantities)
+        rows.append(values.melt([*labels, "weight", "step"], var_name="quantity"))
+    return pd.concat(rows, ignore_index=True)
 
 
 def term_gradients(method: Any, batch: Any) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ class RetrievalTask:
     queries: dict[str, str]
     documents: dict[str, str]
     relevance: dict[str, dict[str, int]]
+
+    def fingerprint(self) -> str:
+        """SHA-256 over texts and judgements."""
+        return hashlib.sha256(repr((self.queries, self.documents, self.relevance)).encode()).hexdigest()
 
 
 def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> RetrievalTask:

@@ -1,7 +1,7 @@
 """InfoCSE (Wu et al. 2022, arXiv 2210.06432), joint training: SimCSE, and an auxiliary network that has to predict
 masked tokens and sees what the encoder knows of the sentence only in the [CLS] vector.
 
-The first stage, which trains encoder and auxiliary head together, is method `mlm` with condenser_weight 1. With
+The first stage, which trains encoder and auxiliary head together, is method `mlm` (see STAGE_ONE). With
 rtd_weight it is also DiffCSE (Table 12). Where paper and code disagree, the defaults are the authors' script for base.
 """
 
@@ -30,6 +30,16 @@ from lib.methods.base import Needs, Views
 from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view_pairs
 from lib.methods.parts import GradientNorms, TokenMasking
 from lib.methods.simcse import both_views
+
+STAGE_ONE = {  # what RunConfig takes for the first stage: Condenser's own settings, but for batch, text and steps
+    "method": "mlm",
+    "condenser_weight": 1.0,
+    "whole_words": True,
+    "max_length": 128,
+    "learning_rate": 1.0e-4,
+    "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
+}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import pandas as pd
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
-from lib.data.retrieval import RetrievalTask, load_retrieval
+from lib.data.retrieval import load_retrieval
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
-from lib.evaluation import RESULT_COLUMNS
+from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, in_domain_retrieval
+from lib.evaluation.beir import evaluate_beir, load_beir
+from lib.evaluation.interface import Encode
+from lib.evaluation.retrieval import evaluate_retrieval
 from lib.progress import is_wanted, progress
 from lib.runs import store, times
 from lib.runs.prepare import Shared, preflight
@@ -208,23 +212,53 @@ class Plan:
         if several or len(set(names)) < len(names):
             seven = ", ".join(STS_TASKS)
             raise ConfigError(f"evaluation_tasks {list(names)}: give one task, or {seven}, each once.")
-        self._scores, self._to_score = Scores([load_sts(data_dir, name) for name in names]), encoders
+        self._scores.tasks, self._to_score = [load_sts(data_dir, name) for name in names], encoders
         return self._scores.tasks
 
-    def transfer(self, names: Sequence[str], data_dir: Path) -> list[str]:
-        """Check that the transfer tasks are known, there, and named once. Raises ConfigError, DataError."""
-        if len(set(names)) < len(names):
-            raise ConfigError(f"transfer_tasks {list(names)} names a task twice.")
+    def transfer(self, names: Sequence[str], data_dir: Path) -> None:
+        """The transfer tasks that `evaluate` takes as `transfer`, checked now.
+
+        Raises:
+            ConfigError: one is unknown, or named twice.
+            DataError: missing or truncated.
+        """
+        self._check_once("transfer_tasks", names)
         for name in names:
             check_choice("transfer_tasks", name, TRANSFER_TASKS)
             load_transfer(data_dir, name)
-        return list(names)
+            self._evaluation("transfer", name, name, partial(evaluate_transfer, data_dir=data_dir, tasks=(name,)))
 
-    def retrieval(self, names: Sequence[str], data_dir: Path) -> list[RetrievalTask]:
-        """The retrieval collections of these names, read now. Raises ConfigError, DataError."""
+    def retrieval(self, names: Sequence[str], data_dir: Path, *, beir: Sequence[str] = (), pairs: str = "") -> None:
+        """What `evaluate` takes as `retrieval`, `BEIR` and `in-domain retrieval`, read now.
+
+        Args:
+            names: collections below data_dir.
+            beir: sets of BEIR_TASKS.
+            pairs: the STS task among whose test pairs partners are searched, with both kinds of queries; empty: none.
+
+        Raises:
+            ConfigError: a name twice, or unknown.
+            DataError: missing, truncated, or a set of BEIR that cannot be fetched.
+        """
+        self._check_once("retrieval_tasks", names)
+        for task in [load_retrieval(data_dir, name) for name in names]:
+            self._evaluation("retrieval", task.name, task.fingerprint(), partial(evaluate_retrieval, task=task))
+        self._check_once("beir_tasks", beir)
+        for name, task in load_beir(beir).items():
+            self._evaluation("BEIR", name, name, partial(evaluate_beir, tasks={name: task}))
+        if pairs:
+            task = load_sts(data_dir, pairs)
+            sides = {"sentences1": task.sentences1, "sentences2": task.sentences2, "gold": task.gold}
+            for queries in ("first", "both"):
+                ask = partial(in_domain_retrieval, queries=queries, **sides)
+                self._evaluation("in-domain retrieval", queries, task.fingerprint(), ask)
+
+    def _check_once(self, parameter: str, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
-            raise ConfigError(f"retrieval_tasks {list(names)} names a collection twice.")
-        return [load_retrieval(data_dir, name) for name in names]
+            raise ConfigError(f"{parameter} {list(names)} names one twice.")
+
+    def _evaluation(self, kind: str, name: str, key: str, evaluate: Callable[[Encode], pd.DataFrame]) -> None:
+        self._scores.evaluations.setdefault(kind, {})[f"{kind.replace(' ', '-')}-{name}"] = key, evaluate
 
     # --- Asking ---
 
@@ -323,6 +357,11 @@ class Plan:
             rows = self._scores.of(encoder, self._labels(), on_share=on_share, **labels)
         self._to_score = max(0, self._to_score - counted)
         return rows
+
+    def evaluate(self, kind: str, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
+        """Result rows (ROW_COLUMNS) of the evaluations declared as `transfer`, `retrieval`, `BEIR` or `in-domain
+        retrieval`; none where none was declared. Labels as in `score`."""
+        return self._scores.of_kind(kind, encoder, self._labels(), **labels)
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
         """Write measured rows to results/<profile>/<name>.csv where the notebook was started with publish=true.

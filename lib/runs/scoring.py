@@ -1,4 +1,4 @@
-"""STS scores of runs and encoders: found, or computed once and kept."""
+"""Scores of runs and encoders: found, or computed once and kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lib import paths
 from lib.data import STSTask
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import evaluate_sts
+from lib.evaluation.interface import Encode
 from lib.runs import store, times
 from lib.runs.prepare import FORMAT
 from lib.runs.store import Run
@@ -26,14 +28,18 @@ HELD = 3  # encoders whose vectors of all sentences are held: a sum follows its 
 
 
 class Scores:
-    """The scores of encoders on some STS tasks.
+    """The scores of encoders on some STS tasks, and in further evaluations.
 
     An encoder in memory is known by its content: the same one is never scored twice, and the vectors of the last ones
     are held for a sum of them.
+
+    tasks: of STS. evaluations: kind (`transfer`) -> evaluation -> (what its rows depend on beside the encoder, what
+    gives the rows).
     """
 
     def __init__(self, tasks: Sequence[STSTask]) -> None:
         self.tasks = list(tasks)
+        self.evaluations: dict[str, dict[str, tuple[Any, Callable[[Encode], pd.DataFrame]]]] = {}
         self._vectors: dict[str, np.ndarray] = {}  # fingerprint of an encoder -> [n, D]
 
     def of(
@@ -51,17 +57,42 @@ class Scores:
             on_share: called with the share of one encoder's sentences that were embedded since the last call.
             labels: values of columns where they differ from the run's, or from `known`.
         """
+
+        def compute() -> pd.DataFrame:
+            return self._evaluate(encoder.encoder() if isinstance(encoder, Run) else encoder, on_share)
+
+        return self._rows(encoder, known, "sts", self._sts_key(), compute, labels)
+
+    def of_kind(self, kind: str, encoder: Run | Encoder, known: Mapping[str, Any], **labels: Any) -> pd.DataFrame:
+        """As `of`, of all evaluations of a kind; each is kept by itself."""
+
+        @cache
+        def encode() -> Encode:
+            return (encoder.encoder() if isinstance(encoder, Run) else encoder).encode
+
+        rows = [
+            self._rows(encoder, known, name, key, lambda evaluate=evaluate: evaluate(encode()), labels)
+            for name, (key, evaluate) in self.evaluations.get(kind, {}).items()
+        ]
+        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=store.ROW_COLUMNS)
+
+    def _rows(
+        self,
+        encoder: Run | Encoder,
+        known: Mapping[str, Any],
+        name: str,
+        key: Any,
+        compute: Callable[[], pd.DataFrame],
+        labels: Mapping[str, Any],
+    ) -> pd.DataFrame:
         if isinstance(encoder, Run):
-            tasks = [task.fingerprint() for task in self.tasks]
-            return encoder.results("sts", lambda: self._evaluate(encoder.encoder(), on_share), key=tasks, **labels)
-        path = paths.made_once(
-            self._kept(encoder), lambda new: self._evaluate(encoder, on_share).to_csv(new, index=False)
-        )
+            return encoder.results(name, compute, key=key, **labels)
+        path = paths.made_once(_kept(encoder, name, key), lambda new: compute().to_csv(new, index=False))
         return store.label_rows(pd.read_csv(path), known | {"seed": ""}, **labels)
 
     def to_read(self, encoder: Run | Encoder) -> list[SentenceEncoder]:
         """The encoders, alone or of a sum, that would have to read all sentences: none where the scores are kept."""
-        if self._kept(encoder).is_file():
+        if _kept(encoder, "sts", self._sts_key()).is_file():
             return []
         return self._not_held(encoder.encoder() if isinstance(encoder, Run) else encoder)
 
@@ -69,13 +100,8 @@ class Scores:
         parts = {part.fingerprint(): part for part in ensemble.parts(encoder)}
         return [part for name, part in parts.items() if name not in self._vectors]
 
-    def _kept(self, encoder: Run | Encoder) -> Path:
-        """The file of an encoder's scores."""
-        tasks = [task.fingerprint() for task in self.tasks]
-        if isinstance(encoder, Run):
-            return encoder.results_file("sts", tasks)
-        name = hashlib.sha256(json.dumps([FORMAT, encoder.fingerprint(), tasks]).encode()).hexdigest()[:16]
-        return paths.runs() / "scores" / f"{name}.csv"
+    def _sts_key(self) -> list[str]:
+        return [task.fingerprint() for task in self.tasks]
 
     def _evaluate(self, encoder: Encoder, on_share: Callable[[float], None] | None) -> pd.DataFrame:
         start, reading = time.monotonic(), self._not_held(encoder)
@@ -99,3 +125,11 @@ class Scores:
         while len(self._vectors) > HELD:
             del self._vectors[next(iter(self._vectors))]
         return total
+
+
+def _kept(encoder: Run | Encoder, name: str, key: Any) -> Path:
+    """The file of an encoder's rows in an evaluation."""
+    if isinstance(encoder, Run):
+        return encoder.results_file(name, key)
+    digest = hashlib.sha256(json.dumps([FORMAT, encoder.fingerprint(), name, key]).encode()).hexdigest()[:16]
+    return paths.runs() / "scores" / f"{digest}.csv"

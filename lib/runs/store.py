@@ -133,10 +133,20 @@ def label_rows(frame: pd.DataFrame, labels: Mapping[str, Any], **changes: Any) -
     return frame.assign(**(dict(labels) | changes))[ROW_COLUMNS]
 
 
-def dev_rows(run: Run, **labels: Any) -> pd.DataFrame:
-    """The dev score of a run's checkpoint as a result row; labels as in `label_rows`."""
-    row = [run.config.dev_task, "dev", protocol(run.config.dev_task, "dev"), "all", "spearman", run.metrics["dev"]]
-    return label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels)
+def dev_rows(done: pd.DataFrame, **labels: Any) -> pd.DataFrame:
+    """The dev scores of the checkpoints of runs as result rows.
+
+    Args:
+        done: what `Plan.runs` gives; its columns method and table, where it has them, label the rows.
+        labels: as in `label_rows`.
+    """
+    rows = []
+    for one in done.to_dict("records"):
+        run, own = one["run"], {name: one[name] for name in ("method", "table") if name in one}
+        task = run.config.dev_task
+        row = [task, "dev", protocol(task, "dev"), "all", "spearman", run.metrics["dev"]]
+        rows.append(label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels | own))
+    return pd.concat(rows, ignore_index=True)
 
 
 def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:

@@ -1,5 +1,7 @@
 """What the auxiliary network reads and sends back, against slower ways to the same numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -37,7 +39,15 @@ def test_ratios_are_those_of_the_columns():
             "other_vector": [np.nan, 4.5, np.nan, 6.0],
         }
     )
-    wide = signals(history, weight=0.01).pivot(index="step", columns="quantity", values="value")
+    run = SimpleNamespace(
+        history=history,
+        config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}),
+        labels={"backbone": "mini-bert"},
+    )
+    rows = signals(pd.DataFrame({"method": ["InfoCSE"], "seed": [42], "run_id": ["infocse-1"], "run": [run]}))
+    labels = rows[["backbone", "method", "seed", "run_id", "weight"]].drop_duplicates().to_numpy().tolist()
+    assert labels == [["mini-bert", "InfoCSE", 42, "infocse-1", "0.01"]]
+    wide = rows.pivot(index="step", columns="quantity", values="value")
     assert wide.index.tolist() == [1, 3]
     assert wide.loss.tolist() == pytest.approx([np.log10(2), 1]) and wide.gradient.tolist() == pytest.approx([-1, -2])
     assert wide.own.tolist() == [4.0, 5.0] and wide.other.tolist() == [4.5, 6.0]

@@ -68,6 +68,16 @@ def test_what_is_wrong_is_named(collection, changed, words):
         load_retrieval(collection(**changed), "toy")
 
 
+def test_the_fingerprint_is_of_texts_and_judgements(collection):
+    changes = [
+        {},
+        {"qrels__test_tsv": [*JUDGED[:2], "1\t3\t1"]},
+        {"corpus_jsonl": [json.dumps(DOCUMENTS[0] | {"text": "of a bee"}), *map(json.dumps, DOCUMENTS[1:])]},
+    ]
+    prints = [load_retrieval(collection(**change), "toy").fingerprint() for change in changes]
+    assert len({*prints}) == 3 and load_retrieval(collection(), "toy").fingerprint() == prints[0]
+
+
 def test_a_missing_collection_or_split_is_named(collection):
     data_dir = collection()
     with pytest.raises(DataError, match="retrieval/other does not exist: a retrieval collection is a folder"):

@@ -99,6 +99,24 @@ def test_preflight_asks_once_for_what_differs_in_seeds_and_weights_only(plan, co
     assert [one.corpus_size for one in asked] == [64, 128]
 
 
+def test_declared_evaluations_of_a_run_and_of_an_untuned_encoder(plan, config, tmp_path):
+    folder = tmp_path / "retrieval" / "toy"
+    (folder / "qrels").mkdir(parents=True)
+    texts = [{"_id": "1", "text": "a dog"}, {"_id": "2", "text": "two cats sleep"}]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "two cats"}))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n")
+    plan.run("main", config)
+    plan.retrieval(["toy"], tmp_path, pairs="demo")
+    for encoder in (plan.runs("main").run[0], SentenceEncoder.from_pretrained(config.backbone)):
+        rows = plan.evaluate("retrieval", encoder, method="SimCSE", paper="infocse", table="retrieval")
+        assert {*rows.task} == {"toy"} and {*rows.table} == {"retrieval"} and {*rows.method} == {"SimCSE"}
+        assert {"ndcg@10", "map", "mrr"} < {*rows.metric} and (rows.value > 0).all()
+        partners = plan.evaluate("in-domain retrieval", encoder, method="SimCSE")
+        assert partners.protocol.nunique() == 2 and partners.metric.nunique() == 3
+    assert plan.evaluate("BEIR", encoder).empty  # nothing was declared
+
+
 def test_tasks_that_cannot_be_scored(plan, config):
     for names in ([], ["demo", "demo"], ["STS12", "STS13"]):
         with pytest.raises(ConfigError, match="give one task, or STS12, .* each once"):
@@ -107,8 +125,10 @@ def test_tasks_that_cannot_be_scored(plan, config):
         plan.sts(["nonsense"], config.data_folder(), encoders=1)
     with pytest.raises(ConfigError, match="transfer_tasks 'nonsense' is unknown: choose one of MR"):
         plan.transfer(["nonsense"], config.data_folder())
-    with pytest.raises(ConfigError, match="names a task twice"):
+    with pytest.raises(ConfigError, match="transfer_tasks .* names one twice"):
         plan.transfer(["MR", "MR"], config.data_folder())
+    with pytest.raises(ConfigError, match="retrieval_tasks .* names one twice"):
+        plan.retrieval(["nfcorpus", "nfcorpus"], config.data_folder())
     with pytest.raises(ConfigError, match="declare them with plan.sts"):
         plan.score(SentenceEncoder.from_pretrained(config.backbone))
 

@@ -182,7 +182,11 @@ def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monke
 
 
 def test_a_dev_row_says_whose_pairs_they_are(config):
-    assert runs.dev_rows(runs.run(config)).protocol.tolist() == ["demo pairs"]
+    done = pd.DataFrame({"run": [runs.run(config)], "table": ["Table 5"], "method": ["without a term"]})
+    rows = runs.dev_rows(done, paper="infocse")
+    assert rows[["paper", "table", "method", "protocol"]].to_numpy().tolist() == [
+        ["infocse", "Table 5", "without a term", "demo pairs"]
+    ]
 
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder, ensemble
-from lib.evaluation import evaluate_sts
-from lib.runs import scoring, times
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts
+from lib.runs import ROW_COLUMNS, scoring, times
 
 
 @pytest.fixture
@@ -64,6 +65,26 @@ def test_the_time_of_an_encoder_is_remembered_where_one_has_read(scores, encoder
     scores.of(ensemble.EncoderSum([one, two]), {}, **LABELS)
     scores.of(ensemble.EncoderSum([two, one], [0.5, 0.5]), {}, **LABELS)
     assert remembered == [2]
+
+
+def test_an_evaluation_of_a_kind_is_kept_for_an_encoder_and_what_its_rows_depend_on(scores, encoders):
+    asked = []
+
+    def evaluate(encode):
+        asked.append(encode(["a dog", "a cat"]).shape)
+        return pd.DataFrame([("MR", "test", "p", "-", "accuracy", 50.0)], columns=RESULT_COLUMNS)
+
+    def rows(encoder):
+        return scores.of_kind("transfer", encoder, LABELS, method="untuned")
+
+    assert rows(encoders[0]).empty and list(rows(encoders[0])) == ROW_COLUMNS  # nothing was declared
+    scores.evaluations = {"transfer": {"transfer-MR": ("MR", evaluate)}}
+    for encoder in (encoders[0], encoders[1], encoders[0]):
+        assert rows(encoder)[["method", "task", "value", "seed"]].to_numpy().tolist() == [["untuned", "MR", 50.0, ""]]
+    assert len(asked) == 2
+    scores.evaluations["transfer"]["transfer-MR"] = ("MR, another", evaluate)
+    rows(encoders[0])
+    assert len(asked) == 3
 
 
 LABELS = {"paper": "", "table": "", "method": "", "backbone": "", "profile": "demo", "run_id": ""}
