@@ -78,19 +78,27 @@ def load_training_head(folder: Path) -> nn.Module:
 
 
 def mlm_head(
-    backbone: nn.Module, *, tied: bool, advice: str = "take a backbone that has one, or set mlm_weight to 0"
+    backbone: nn.Module,
+    *,
+    tied: bool,
+    start: str = "pretrained",
+    advice: str = "take a backbone that has one, or set mlm_weight to 0",
 ) -> nn.Module:
-    """The MLM head [.., H] -> [.., V] that was saved with the backbone, in float32.
+    """An MLM head [.., H] -> [.., V], in float32.
 
     Args:
-        tied: its decoder shares the word embeddings of `backbone`; otherwise it keeps a copy of what was saved.
+        tied: its decoder shares the word embeddings of `backbone`; otherwise it is a copy, of what was saved or of them.
+        start: `pretrained`, the head that was saved with the backbone; `fresh`, a new one (`fresh_mlm_head`).
         advice: what the user can do where none was saved; ends the sentence of the error.
 
     Raises:
         ConfigError: the backbone was saved without one.
     """
-    model = masked_lm_model(backbone.config._name_or_path, "backbone", advice=advice)
-    head = getattr(model, _head_name(model))
+    if start == "fresh":
+        head = fresh_mlm_head(backbone)
+    else:
+        model = masked_lm_model(backbone.config._name_or_path, "backbone", advice=advice)
+        head = getattr(model, _head_name(model))
     decoder = getattr(head, "predictions", head).decoder
     decoder.weight = backbone.get_input_embeddings().weight if tied else nn.Parameter(decoder.weight.detach().clone())
     return head
@@ -154,6 +162,19 @@ def save_mlm_head(folder: Path, backbone: nn.Module, head: nn.Module, late: nn.M
 
 def _head_name(model: Any) -> str:
     return "cls" if hasattr(model, "cls") else "lm_head"
+
+
+def count_early_layers(backbone: nn.Module, wanted: int) -> int:
+    """After how many layers a late head reads the tokens; wanted 0: half of the backbone's.
+
+    Raises:
+        ConfigError: not below the last layer.
+    """
+    depth = backbone.config.num_hidden_layers
+    early = wanted or depth // 2
+    if not 0 < early < depth:
+        raise ConfigError(f"early_layers must lie between 1 and {depth - 1}, below the last layer; got {early}.")
+    return early
 
 
 def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:

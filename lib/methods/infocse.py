@@ -21,7 +21,7 @@ from lib.encoders.heads import (
     LATE_LAYERS,
     MLM_HEAD_STARTS,
     MODEL_FILES,
-    fresh_mlm_head,
+    count_early_layers,
     late_layers,
     mlm_head,
 )
@@ -173,17 +173,10 @@ class AuxiliaryNetwork(nn.Module):
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
         super().__init__()
         check_reads_cls(encoder, "the auxiliary network")
-        backbone, depth = encoder.backbone, encoder.backbone.config.num_hidden_layers
-        early = arguments.early_layers or depth // 2
-        if not 0 < early < depth:
-            raise ConfigError(f"early_layers must lie between 1 and {depth - 1}, below the last layer; got {early}.")
-        if arguments.lm_head == "fresh":
-            self.lm_head = fresh_mlm_head(backbone)
-            decoder = getattr(self.lm_head, "predictions", self.lm_head).decoder
-            decoder.weight = nn.Parameter(decoder.weight.detach().clone())  # not the encoder's words
-        else:
-            advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
-            self.lm_head = mlm_head(backbone, tied=False, advice=advice)
+        backbone = encoder.backbone
+        early = count_early_layers(backbone, arguments.early_layers)
+        advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
+        self.lm_head = mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
         self.late = late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]

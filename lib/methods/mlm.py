@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lib.checks import ConfigError, EncoderError, check_choice, check_range, check_types
+from lib.checks import EncoderError, check_choice, check_range, check_types
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
@@ -17,7 +17,7 @@ from lib.encoders.heads import (
     LATE_LAYERS,
     MLM_HEAD_STARTS,
     MODEL_FILES,
-    fresh_mlm_head,
+    count_early_layers,
     late_layers,
     mlm_head,
     save_mlm_head,
@@ -73,18 +73,12 @@ class MLM(Method):
         backbone = encoder.backbone
         if not packed.supports(backbone):
             raise EncoderError("method mlm needs a backbone loaded with fused attention (attention='sdpa').")
-        depth = backbone.config.num_hidden_layers
-        self.early = arguments.early_layers or depth // 2
-        if arguments.condenser_weight and not 0 < self.early < depth:
-            bounds = f"between 1 and {depth - 1}, below the last layer"
-            raise ConfigError(f"early_layers must lie {bounds}; got {self.early}.")
-        if arguments.lm_head == "fresh":
-            self.lm_head = fresh_mlm_head(backbone)
-        else:
-            advice = "set lm_head to fresh, or take a backbone that has one"
-            self.lm_head = mlm_head(backbone, tied=True, advice=advice)
-        has_late_head = arguments.condenser_weight > 0
-        self.late = late_layers(backbone, arguments.late_layers, arguments.head) if has_late_head else None
+        advice = "set lm_head to fresh, or take a backbone that has one"
+        self.lm_head = mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
+        self.late, self.early = None, 0
+        if arguments.condenser_weight:
+            self.early = count_early_layers(backbone, arguments.early_layers)
+            self.late = late_layers(backbone, arguments.late_layers, arguments.head)
         self.masking = TokenMasking(encoder, probability=arguments.mlm_probability, whole_words=arguments.whole_words)
 
     def embed(self, batch: Batch) -> Views:
