@@ -40,6 +40,20 @@ def signals(done: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
+def reached(method: Any, batch: Any) -> dict[str, bool]:
+    """Part of an InfoCSE method -> whether any gradient of L_aux arrives there, for one batch in training mode."""
+    parts = {
+        "late layers and word head": [method.auxiliary.late, method.auxiliary.lm_head],
+        "encoder, through h": [method.encoder],
+        "frozen layers": [method.auxiliary.early],
+    }
+    method.zero_grad()
+    method.train()(batch)["auxiliary"].backward()
+    gradients = {name: [p.grad for module in part for p in module.parameters()] for name, part in parts.items()}
+    method.zero_grad()
+    return {name: any(g is not None and bool(g.any()) for g in several) for name, several in gradients.items()}
+
+
 def term_gradients(method: Any, batch: Any) -> dict[str, float]:
     """Term -> norm of its gradient over all weights of the encoder, for one batch in training mode.
 

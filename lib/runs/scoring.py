@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from lib import paths
-from lib.data import STSTask
+from lib.data import STSTask, load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import evaluate_sts
 from lib.evaluation.interface import Encode
@@ -125,6 +125,24 @@ class Scores:
         while len(self._vectors) > HELD:
             del self._vectors[next(iter(self._vectors))]
         return total
+
+
+def projected_dev_rows(done: pd.DataFrame, data_dir: Path, **labels: Any) -> pd.DataFrame:
+    """As `store.dev_rows`, but of the vectors behind the projection that only training uses.
+
+    Raises:
+        EncoderError: a run has no such projection.
+    """
+    rows = []
+    for one in done.itertuples():
+        dev = load_sts(data_dir, one.run.config.dev_task, "dev")
+
+        def compute(run: Run = one.run, dev: STSTask = dev) -> pd.DataFrame:
+            return evaluate_sts(run.encoder(training_head=True).encode, [dev])
+
+        scores = one.run.results("dev-projected", compute, key=dev.fingerprint(), method=one.method, **labels)
+        rows.append(scores[scores.aggregation == "all"])
+    return pd.concat(rows, ignore_index=True)
 
 
 def _kept(encoder: Run | Encoder, name: str, key: Any) -> Path:

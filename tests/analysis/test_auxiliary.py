@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from lib.analysis.auxiliary import guesses, signals, term_gradients
+from lib.analysis.auxiliary import guesses, reached, signals, term_gradients
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
@@ -51,6 +51,20 @@ def test_ratios_are_those_of_the_columns():
     assert wide.index.tolist() == [1, 3]
     assert wide.loss.tolist() == pytest.approx([np.log10(2), 1]) and wide.gradient.tolist() == pytest.approx([-1, -2])
     assert wide.own.tolist() == [4.0, 5.0] and wide.other.tolist() == [4.5, 6.0]
+
+
+def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):
+    tokens = method.encoder.tokenizer(sentences[:8], padding=True, return_tensors="pt")
+    batch = Batch(tokens["input_ids"].unsqueeze(1), tokens["attention_mask"].unsqueeze(1), ("anchor",))
+    assert reached(method, batch) == {
+        "late layers and word head": True,
+        "encoder, through h": True,
+        "frozen layers": False,
+    }
+    assert all(p.grad is None for p in method.parameters())
+    method.auxiliary.early.requires_grad_(True)
+    method.auxiliary.detach = False
+    assert reached(method, batch)["frozen layers"]
 
 
 def test_gradients_of_terms_are_those_of_separate_backward_passes(method, sentences):

@@ -16,7 +16,8 @@ import yaml
 from lib import runs
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.evaluation import RESULT_COLUMNS
+from lib.data import load_sts
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts, headline
 from lib.runs import running
 from lib.runs.prepare import warn_if_slow
 
@@ -187,6 +188,15 @@ def test_a_dev_row_says_whose_pairs_they_are(config):
     assert rows[["paper", "table", "method", "protocol"]].to_numpy().tolist() == [
         ["infocse", "Table 5", "without a term", "demo pairs"]
     ]
+
+
+def test_dev_rows_behind_the_training_projection_are_those_of_that_encoder(config):
+    done = runs.run(config.replace(method="simcse", projection="bn_mlp"))
+    frame = pd.DataFrame({"run": [done], "method": ["SimCSE"]})
+    rows = runs.projected_dev_rows(frame, config.data_folder(), table="Table 9", paper="infocse")
+    expected = evaluate_sts(done.encoder(training_head=True).encode, [load_sts(config.data_folder(), "demo", "dev")])
+    assert rows.value.tolist() == [pytest.approx(headline(expected))] and rows.value[0] != done.metrics["dev"]
+    assert rows[["table", "method", "split"]].to_numpy().tolist() == [["Table 9", "SimCSE", "dev"]]
 
 
 def test_emulated_bf16_is_told(config, monkeypatch, capsys):
