@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import yaml
 from filelock import FileLock
-from pandas.api.types import is_float_dtype
+from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from lib import paths, session
 from lib.checks import DataError
@@ -178,7 +178,8 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{name}.lock")):
         if path.is_file():
-            earlier = published(profile, name, columns=list(frame)).astype({"seed": str, "run_id": str})
+            text = [column for column in frame if not is_numeric_dtype(frame[column])]  # "1" is read back as a number
+            earlier = published(profile, name, columns=list(frame)).astype(dict.fromkeys(text, str))
             both = pd.concat([earlier, frame], ignore_index=True)
             frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
             provenance = json.loads(beside.read_text(encoding="utf8"))

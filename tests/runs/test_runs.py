@@ -175,6 +175,15 @@ def test_a_mean_never_mixes_settings(config, tmp_path, monkeypatch):
     assert runs.run(first.replace(trace_until=2)).settings == settings
 
 
+def test_a_text_that_reads_like_a_number_is_the_same_row_again(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    for value in (1.0, 2.0):
+        rows = published_rows(config, "a", value, "").assign(weight="1", step=8)
+        runs.publish(rows, "demo", "x", "A note.")
+    again = runs.published("demo", "x", columns=list(rows))
+    assert again[["weight", "step", "value"]].to_numpy().tolist() == [[1, 8, 2.0]]
+
+
 def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monkeypatch):
     monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
     with pytest.raises(DataError, match="simcse-gone is not in the store"):
