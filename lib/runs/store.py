@@ -142,10 +142,10 @@ def dev_rows(done: pd.DataFrame, **labels: Any) -> pd.DataFrame:
     """
     rows = []
     for one in done.to_dict("records"):
-        run, own = one["run"], {name: one[name] for name in ("method", "table") if name in one}
+        run, columns = one["run"], {name: one[name] for name in ("method", "table") if name in one}
         task = run.config.dev_task
         row = [task, "dev", protocol(task, "dev"), "all", "spearman", run.metrics["dev"]]
-        rows.append(label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels | own))
+        rows.append(label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels | columns))
     return pd.concat(rows, ignore_index=True)
 
 
