@@ -137,12 +137,12 @@ def dev_rows(done: pd.DataFrame, **labels: Any) -> pd.DataFrame:
     """The dev scores of the checkpoints of runs as result rows.
 
     Args:
-        done: what `Plan.runs` gives; its columns method and table, where it has them, label the rows.
+        done: what `Plan.runs` gives; its columns backbone, method and table, where it has them, label the rows.
         labels: as in `label_rows`.
     """
     rows = []
     for one in done.to_dict("records"):
-        run, columns = one["run"], {name: one[name] for name in ("method", "table") if name in one}
+        run, columns = one["run"], {name: one[name] for name in ("backbone", "method", "table") if name in one}
         task = run.config.dev_task
         row = [task, "dev", protocol(task, "dev"), "all", "spearman", run.metrics["dev"]]
         rows.append(label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels | columns))

@@ -192,10 +192,11 @@ def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monke
 
 
 def test_a_dev_row_says_whose_pairs_they_are(config):
-    done = pd.DataFrame({"run": [runs.run(config)], "table": ["Table 5"], "method": ["without a term"]})
+    labels = {"table": "Table 5", "method": "without a term", "backbone": "a start"}
+    done = pd.DataFrame([{"run": runs.run(config)} | labels])
     rows = runs.dev_rows(done, paper="infocse")
-    assert rows[["paper", "table", "method", "protocol"]].to_numpy().tolist() == [
-        ["infocse", "Table 5", "without a term", "demo pairs"]
+    assert rows[["paper", "table", "method", "backbone", "protocol"]].to_numpy().tolist() == [
+        ["infocse", "Table 5", "without a term", "a start", "demo pairs"]
     ]
 
 
