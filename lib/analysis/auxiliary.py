@@ -48,7 +48,7 @@ def reached(method: Any, batch: Any) -> dict[str, bool]:
         "frozen layers": [method.auxiliary.early],
     }
     method.zero_grad()
-    method.train()(batch)["auxiliary"].backward()
+    method.train()(batch.to(method.encoder.device))["auxiliary"].backward()
     gradients = {name: [p.grad for module in part for p in module.parameters()] for name, part in parts.items()}
     method.zero_grad()
     return {name: any(g is not None and bool(g.any()) for g in several) for name, several in gradients.items()}
@@ -62,7 +62,7 @@ def term_gradients(method: Any, batch: Any) -> dict[str, float]:
     method.train()
     weights = [p for p in method.encoder.parameters() if p.requires_grad]
     norms = {}
-    for name, term in method(batch).items():
+    for name, term in method(batch.to(method.encoder.device)).items():
         gradients = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
         norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
     return norms

@@ -90,11 +90,11 @@ class MethodSpec:
         return {name: value for method in self.names for name, value in REGISTRY[method].without_saved_heads.items()}
 
     def build(self, encoder: SentenceEncoder, values: Mapping[str, Any]) -> Method:
-        """The method around this encoder. Raises also EncoderError."""
+        """The method around this encoder, all of it on the encoder's device. Raises also EncoderError."""
         method: Any = encoder
         for name, arguments in self._inside_out(values):
             method = REGISTRY[name](method, arguments)
-        return method
+        return method.to(encoder.device)
 
 
 __all__ = ["REGISTRY", "Method", "MethodSpec", "Needs", "Views", "Wrapper"]

@@ -106,6 +106,18 @@ def prepare(config, sentences):
     return method, dataclasses.replace(tokens, extra=method.row_data(corpus, config.max_length))
 
 
+@pytest.mark.parametrize("around", ["", "shift"])
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_method_is_built_where_its_encoder_is(tiny_bert, second, name, around):
+    if around and name not in WRAPPED:
+        pytest.skip("a wrapper needs views of sentences")
+    config = configure(tiny_bert, second, name, around)
+    encoder = SentenceEncoder.from_pretrained(config.backbone, device="meta")
+    method = config.spec.build(encoder, config.method_arguments)
+    elsewhere = {key for key, x in method.state_dict(keep_vars=True).items() if x.device.type != "meta"}
+    assert not elsewhere
+
+
 def train(config, sentences):
     """History, gradients of the last step and weights of a short training; names without the wrapper's prefix."""
     method, tokens = prepare(config, sentences)

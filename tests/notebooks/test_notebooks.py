@@ -174,11 +174,3 @@ def test_the_block_really_blocks(tmp_path):
         text=True,
     )
     assert "the network is blocked" in done.stderr
-
-
-def test_methods_that_a_notebook_builds_are_built_on_the_cpu(notebook):
-    """Their heads and the batches are there; an encoder would go to the GPU where there is one."""
-    for cell in code_cells(notebook[1]):
-        if ".spec.build(" in cell.source:
-            loads = [line for line in cell.source.splitlines() if "from_pretrained(" in line]
-            assert all('device="cpu"' in line for line in loads), cell.source
