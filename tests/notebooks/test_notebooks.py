@@ -137,7 +137,7 @@ def test_a_headless_run_from_elsewhere_without_a_network(tmp_path):
     """The whole path, from parameters to an executed notebook, from another folder, with sockets blocked in every process."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text(BLOCK_NETWORK)
-    (tmp_path / "params.yaml").write_text("corpus_size: 256\neval_every: 2\n")
+    (tmp_path / "params.yaml").write_text("corpus_size: 64\neval_every: 2\n")
     environment = os.environ | {
         "CSE_RUNS": str(tmp_path / "runs"),
         "CSE_FIGURES": str(tmp_path / "figures"),
