@@ -56,10 +56,11 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = Fa
     long names.
     """
     fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False, gridspec_kw={"wspace": 0.08})
-    styles = {method: look["linestyle"] for method, look in zip(frame.method.unique(), CYCLE(), strict=False)}
+    looks = dict(zip(frame.method.unique(), CYCLE(), strict=False))
     for ax, (term, label) in zip(axes[0], terms.items(), strict=True):
         for method, part in frame.dropna(subset=term).groupby("method", sort=False):
-            ax.plot(part.step, part[term], color=colour(method), ls=styles[method], label=method)
+            look = looks[method]
+            ax.plot(part.step, part[term], color=colour(method, look["color"]), ls=look["linestyle"], label=method)
         ax.set(xlabel="step", ylabel=label)
         if not outside:
             ax.legend()

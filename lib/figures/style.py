@@ -25,9 +25,9 @@ OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 8}  
 SCORE = "Spearman x 100 (higher is better)"
 
 
-def colour(method: str) -> str:
-    """The fixed colour of a method, also with a word behind it ("JTCSE D"); grey for names that are no method."""
-    return METHODS.get(method) or METHODS.get(method.split(" ")[0], "0.45")
+def colour(method: str, other: str = "0.45") -> str:
+    """The fixed colour of a method, also with a word behind it ("JTCSE D"); `other` (grey) for names that are no method."""
+    return METHODS.get(method) or METHODS.get(method.split(" ")[0], other)
 
 
 def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:
