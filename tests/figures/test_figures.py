@@ -92,6 +92,13 @@ def test_a_method_keeps_its_colour():
         "SimCSE"
     )
     assert figures.colour("something else") not in {figures.colour(m) for m in figures.METHODS}
+    assert figures.colour("something else", "#123456") == "#123456" != figures.colour("SimCSE", "#123456")
+
+
+def test_terms_of_what_is_no_method_have_lines_of_their_own():
+    frame = pd.DataFrame({"method": [f"a: {n}" for n in range(6) for _ in range(2)], "step": [1, 2] * 6, "loss": 1.0})
+    lines = figures.loss_terms(frame, {"loss": "loss"}).axes[0].lines
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 6
 
 
 def test_curves_have_the_colours_of_the_style_sheet_and_look_different_without_them():
