@@ -104,6 +104,25 @@ def tiny_roberta(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def variant():
+    """Function (folder, target, changes of the config) -> target, a new backbone with the tokenizer of another."""
+
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    def make(folder, target, **changes):
+        config = AutoConfig.from_pretrained(folder)
+        for name, value in changes.items():
+            setattr(config, name, value)
+        torch.manual_seed(3)
+        AutoModel.from_config(config).save_pretrained(target)
+        AutoTokenizer.from_pretrained(folder).save_pretrained(target)
+        return str(target)
+
+    return make
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """Function (folder, name, commit) -> name, of a model of the hub that has been fetched into the hub's cache."""

@@ -108,7 +108,7 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     if split and corpus.kind != "sentences":
         raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
     content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length]
-    content += ["mask_prompt"] if encoder.pooling == "mask_prompt" else []
+    content += ["mask_prompt beside max_length"] if encoder.pooling == "mask_prompt" else []
     content += ["split"] if split else []
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
 

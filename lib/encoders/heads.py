@@ -71,8 +71,11 @@ def load_training_head(folder: Path) -> nn.Module:
             "these were kept (delete the run's folder to train it again)."
         )
     weights = load_file(path)
-    kind = BatchNormMLP if "3.weight" in weights else projection_head
-    head = kind(weights["0.weight"].size(1))
+    if "weight" in weights:
+        head: nn.Module = nn.Linear(weights["weight"].size(1), len(weights["weight"]))
+    else:
+        kind = BatchNormMLP if "3.weight" in weights else projection_head
+        head = kind(weights["0.weight"].size(1))
     head.load_state_dict(weights)
     return head.eval()
 

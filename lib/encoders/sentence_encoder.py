@@ -34,7 +34,7 @@ class SentenceEncoder(nn.Module):
             instead of layer 1 (the published "first-last avg." rows of BERT, SimCSE issue 285); `mask_prompt`
             last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler.
         projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
-        max_length: longest input in tokens, special tokens included; longer sentences are truncated by `encode`.
+        max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`.
 
     Raises:
         EncoderError: an unknown pooling, or one that this backbone or tokenizer cannot give.
@@ -105,7 +105,9 @@ class SentenceEncoder(nn.Module):
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
         config = self.backbone.config.to_dict()
         config = {k: v for k, v in config.items() if k[0] != "_" and k != "transformers_version"}
-        digest.update(json.dumps([config, self.pooling, self.max_length], sort_keys=True, default=str).encode())
+        reading = [self.pooling, self.max_length]
+        reading += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
+        digest.update(json.dumps([config, *reading], sort_keys=True, default=str).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
@@ -165,28 +167,39 @@ class SentenceEncoder(nn.Module):
         """
         for capture in filter(None, (maps, inputs)):
             self.check_attention(capture.layers)
-        if self._is_packed:
-            reads = {"first_only": self.pooling == "cls", "maps": maps, "inputs": inputs}
-            with self.precision(input_ids.device):
-                last = packed.last_hidden(self.backbone, input_ids, attention_mask, **reads)
-            output = BaseModelOutput(last_hidden_state=last)
-        else:
-            every_layer = POOLINGS[self.pooling].layers == "all"
-            output = self.run_backbone(input_ids, attention_mask, output_hidden_states=every_layer)
-        pooling = POOLINGS[self.pooling]
-        pooled = pooling.read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
+        output = self._run((self.pooling,), input_ids, attention_mask, maps=maps, inputs=inputs)
+        pooled = self._read(self.pooling, output, input_ids, attention_mask)
         return pooled if self.projection is None else self.projection(pooled)
+
+    def readings(self, input_ids: Tensor, attention_mask: Tensor, poolings: Sequence[str]) -> dict[str, Tensor]:
+        """Pooling -> [N, H] in float32: one pass read in several ways, without any projection."""
+        output = self._run(poolings, input_ids, attention_mask)
+        return {name: self._read(name, output, input_ids, attention_mask) for name in poolings}
+
+    def _run(self, poolings: Sequence[str], input_ids: Tensor, attention_mask: Tensor, **reads: Any) -> Any:
+        """The backbone's output, with what these poolings read of it."""
+        layers = {POOLINGS[name].layers for name in poolings}
+        if layers == {"last"} and packed.supports(self.backbone):
+            first_only = set(poolings) == {"cls"}
+            with self.precision(input_ids.device):
+                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, **reads)
+            return BaseModelOutput(last_hidden_state=last)
+        return self.run_backbone(input_ids, attention_mask, output_hidden_states="all" in layers)
+
+    def _read(self, pooling: str, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return POOLINGS[pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
 
     def tokenize(
         self, sentences: Sequence[str], max_length: int | None = None, *, split: bool = False
     ) -> list[list[int]]:
         """Sentences -> token ids with special tokens, truncated to max_length, not padded.
 
-        With `mask_prompt` the sentence is cut so that the whole template fits. With `split` nothing is cut off: what
-        is left of a long text follows as further lists, each with its own special tokens.
+        With `mask_prompt` the template comes on top of max_length (as PromptBERT and MSSE train), which is the
+        sentence's; together they are at most as long as the backbone takes. With `split` nothing is cut off: what is
+        left of a long text follows as further lists, each with its own special tokens.
 
         Raises:
-            EncoderError: `split` with `mask_prompt`, or a max_length that leaves no room beside the template.
+            EncoderError: `split` with `mask_prompt`, or a backbone that leaves no room beside the template.
         """
         limit = max_length or self.max_length
         if self.pooling != "mask_prompt":
@@ -198,9 +211,13 @@ class SentenceEncoder(nn.Module):
         before, after = PROMPT.replace("[MASK]", self.tokenizer.mask_token).split("[X]")
         start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
         opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
-        room = limit - len(start) - len(end) - 2
+        longest = longest_input(self.backbone)
+        room = min(limit, longest - len(start) - len(end)) - 2
         if room < 1:
-            raise EncoderError(f"max_length {limit} leaves no room for a sentence in the prompt template.")
+            raise EncoderError(
+                f"this backbone takes {longest} tokens, which leaves no room for a sentence in the prompt template of "
+                f"{len(start) + len(end) + 2}: choose another pooling."
+            )
         plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
         return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
 

@@ -2,21 +2,25 @@
 
 from lib.losses.attention_mutual_information import attention_mutual_information
 from lib.losses.contrastive_tension import contrastive_tension
+from lib.losses.dimension_contrast import dimension_contrast
 from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
 from lib.losses.replaced_tokens import replaced_token_detection
 from lib.losses.tensor_modulus import tensor_modulus
+from lib.losses.token_reconstruction import token_reconstruction
 from lib.losses.twin_info_nce import twin_info_nce
 
 __all__ = [
     "IGNORED",
     "attention_mutual_information",
     "contrastive_tension",
+    "dimension_contrast",
     "info_nce",
     "mask_tokens",
     "masked_lm",
     "positives_only",
     "replaced_token_detection",
     "tensor_modulus",
+    "token_reconstruction",
     "twin_info_nce",
 ]

@@ -17,6 +17,7 @@ from lib.methods.jtcse import JTCSE
 from lib.methods.micse import MiCSE
 from lib.methods.mirror_bert import MirrorBERT
 from lib.methods.mlm import MLM
+from lib.methods.msse import MSSE
 from lib.methods.simcse import SimCSE
 from lib.methods.tncse import TNCSE
 
@@ -29,6 +30,7 @@ REGISTRY: dict[str, type[Method]] = {
     "micse": MiCSE,
     "mirror_bert": MirrorBERT,
     "mlm": MLM,
+    "msse": MSSE,
     "simcse": SimCSE,
     "tncse": TNCSE,
 }

@@ -65,7 +65,7 @@ class SimCSE(Method):
             self.masking = TokenMasking(encoder, probability=arguments.mlm_probability)
 
     def embed(self, batch: Batch) -> Views:
-        input_ids, mask, roles = _with_positive(batch)
+        input_ids, mask, roles = with_positive(batch)
         if self.arguments.dropout_masks == "identical":
             views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
             for column in range(len(roles)):  # every pass but the last puts the random state back
@@ -95,12 +95,12 @@ class SimCSE(Method):
 
 def both_views(batch: Batch) -> tuple[Tensor, Tensor]:
     """input_ids, attention_mask [2N, L] of anchors and positives, those of a sentence one after the other."""
-    input_ids, mask, roles = _with_positive(batch)
+    input_ids, mask, roles = with_positive(batch)
     both = [roles.index("anchor"), roles.index("positive")]
     return input_ids[:, both].flatten(0, 1), mask[:, both].flatten(0, 1)
 
 
-def _with_positive(batch: Batch) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+def with_positive(batch: Batch) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """input_ids, attention_mask [N, S, L] and their S roles: without a positive, the anchor is its own, and dropout is
     the only difference."""
     input_ids, mask, roles = batch.input_ids, batch.attention_mask, batch.roles

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.checks import ConfigError
+from lib.checks import ConfigError, DataError
 from lib.data import Corpus, augment
 
 SENTENCE = "one two three four five"
@@ -119,3 +119,12 @@ def test_more_than_sentences_is_kept_or_refused():
                 ConfigError, match=f"'shuffle' needs plain sentences, but corpus 'x' holds {corpus.kind}"
             ):
                 call(corpus, "shuffle")
+
+
+def test_a_text_without_words_is_refused_with_its_row():
+    corpus = Corpus("mine.csv", (("one two", " ", "three"),))
+    with pytest.raises(
+        DataError, match=r"'mine.csv', row 2: no words, so shuffle gives no second view: remove the row"
+    ):
+        augment.augment_corpus(corpus, "shuffle", 0)
+    assert augment.augment_corpus(corpus, "none", 0) is corpus

@@ -200,6 +200,29 @@ def test_unknown_pooling(tiny_bert):
         load(tiny_bert, pooling="max")
 
 
+def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert, variant, tmp_path):
+    encoder = load(tiny_bert, pooling="mask_prompt")
+    words = "the dog runs in the park"
+    ids = encoder.tokenize([words], 5)[0]  # three words, [CLS] and [SEP]
+    assert encoder.tokenizer.decode(ids) == '[CLS] this sentence : " the dog runs " means [MASK]. [SEP]'
+    longest = encoder.tokenize([" ".join(["dog"] * 90)])[0]
+    assert len(longest) == 64 and longest[-3] == encoder.tokenizer.mask_token_id
+    short = load(variant(tiny_bert, tmp_path / "short", max_position_embeddings=10), pooling="mask_prompt")
+    with pytest.raises(EncoderError, match="takes 10 tokens, which leaves no room for a sentence"):
+        short.tokenize([words])
+
+
+def test_one_pass_read_in_several_ways(tiny_bert, sentences):
+    encoder = load(tiny_bert, pooling="mask_prompt", projection=projection_head(32))
+    inputs = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
+    for names in (("cls",), ("mask_prompt", "cls"), ("mean", "first_last_mean")):
+        together = encoder.readings(*inputs, names)
+        assert tuple(together) == names
+        for name in names:
+            encoder.pooling, encoder.projection = name, None
+            torch.testing.assert_close(together[name], encoder(*inputs), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("pooling", ["cls", "mean", "mask_prompt"])
 @pytest.mark.parametrize("layers", [(0,), (0, 1)])
 @pytest.mark.parametrize("padded_queries", [True, False])

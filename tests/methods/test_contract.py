@@ -30,10 +30,14 @@ ARGUMENTS = {
     "micse": AMI | {"queue_size": 24},
     "mirror_bert": AMI,
     "mlm": {"condenser_weight": 1.0, "late_layers": 1},
+    "msse": {"projection": "linear"},
     "simcse": {"mlm_weight": 0.1},
     "tncse": {"second_backbone": "SECOND"},
 }
-LOGGED = {"infocse": ("auxiliary_gradient", "contrastive_gradient", "own_vector", "other_vector")}
+LOGGED = {
+    "infocse": ("auxiliary_gradient", "contrastive_gradient", "own_vector", "other_vector"),
+    "msse": ("contrastive_gradient", "dimension_gradient", "reconstruction_gradient"),
+}
 WRAPPED = sorted(set(ARGUMENTS) - {"mlm"})
 
 

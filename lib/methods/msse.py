@@ -1,0 +1,207 @@
+"""MSSE (anonymous ACL submission, "Harnessing Dimension-level Contrastive Learning and Information Compensation"):
+sentences are told apart, dimensions are told apart, and a decoder has to rebuild the sentence from its vector.
+
+Where paper and authors' code disagree, the defaults are the paper's; the code trains with another projection, other
+weights and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lib.checks import ConfigError, check_choice, check_range, check_types
+from lib.data import Batch
+from lib.distributed import own_rows
+from lib.encoders import SentenceEncoder
+from lib.encoders.dropout import Dropout
+from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
+from lib.losses import dimension_contrast, info_nce, token_reconstruction
+from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
+from lib.methods.base import Method, Needs, Views
+from lib.methods.parts import GradientNorms
+from lib.methods.simcse import with_positive
+
+
+@dataclass(frozen=True)
+class MSSEArguments:
+    temperature: float = 0.05  # Table 6
+    nce_weight: float = 1.0  # 0 in "w/o NCE" of Table 4
+    hard_negative_weight: float = 1.0  # of the third column of a triple, in the contrastive term alone
+    projection: str = "none"  # none (paper), or one linear layer before contrast and decoder, in training only (code)
+    dimension_weight: float = 0.8  # mu of Eq. 10; 0.2 in the code, in a line that does not run
+    dimension_of: str = "embedding"  # whose dimensions: the embedding's (paper), or the [CLS] vector's (cls, code)
+    dimension_normalise: str = "zscore"  # columns: see losses.dimension_contrast
+    dimension_reduce: str = "dim2"  # sum as printed (Eq. 4), dim, dim2, or means (code)
+    diagonal_weight: float = 1.0  # 2 in the code
+    off_diagonal_weight: float = 1.0  # 0.05 in the code
+    reconstruction_weight: float = 0.2  # gamma of Eq. 10; 1 in the code
+    reconstruction_reduce: str = "mean"  # over the tokens (code), or their sum (Eq. 9)
+    reconstructed: str = "anchor"  # the sentence itself (paper), or its positive (code), from the sentence's vector
+    decoder: str = "denoising"  # denoising (code) or positionwise, see DECODERS
+    decoder_layers: int = 1  # 16 in the code; positionwise has none
+    decoder_heads: int = 1
+    decoder_input_dropout: float = 0.825  # of the words that the denoising decoder sees
+    lm_head: str = "pretrained"  # where its word head starts: pretrained (saved with the backbone) or fresh (new)
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_range("temperature", self.temperature, 0, above=True)
+        weights = ("nce_weight", "dimension_weight", "reconstruction_weight")
+        for name in (*weights, "hard_negative_weight", "diagonal_weight", "off_diagonal_weight"):
+            check_range(name, getattr(self, name), 0)
+        check_choice("projection", self.projection, ("none", "linear"))
+        check_choice("dimension_of", self.dimension_of, ("embedding", "cls"))
+        check_choice("dimension_normalise", self.dimension_normalise, NORMALISATIONS)
+        check_choice("dimension_reduce", self.dimension_reduce, REDUCTIONS)
+        check_choice("reconstruction_reduce", self.reconstruction_reduce, ("mean", "sum"))
+        check_choice("reconstructed", self.reconstructed, ("anchor", "positive"))
+        check_choice("decoder", self.decoder, DECODERS)
+        check_range("decoder_layers", self.decoder_layers, 1)
+        check_range("decoder_heads", self.decoder_heads, 1)
+        check_range("decoder_input_dropout", self.decoder_input_dropout, 0, 0.999)
+        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
+        if not any(getattr(self, name) for name in weights):
+            raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
+
+
+class MSSE(Method):
+    """Terms `info_nce`, `dimension` (L_DCM) and `reconstruction` (L_ICM); the decoder is thrown away after training.
+
+    A sentence and its positive, or the sentence twice; a hard negative counts in `info_nce` alone. Views name the
+    vectors by what reads them: `encoder` (contrast), `dimensions` and `memory` (decoder).
+
+    Logged: `contrastive_gradient`, `dimension_gradient` and `reconstruction_gradient`, the norms of what each weighted
+    term sends into the encoder, that is, of its gradient at the vectors it reads, before any projection. With several
+    processes `reconstruction` is the mean over each process's own sentences, the others are those of the whole batch.
+    """
+
+    Arguments = MSSEArguments
+    without_saved_heads = {"lm_head": "fresh"}
+
+    @classmethod
+    def needs(cls, arguments: MSSEArguments) -> Needs:
+        reads_head = arguments.decoder == "denoising" and arguments.lm_head == "pretrained"
+        files = (MODEL_FILES,) if arguments.reconstruction_weight and reads_head else ()
+        return Needs(optional_roles=("positive", "hard_negative"), files=files)
+
+    def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
+        super().__init__(encoder, arguments)
+        if encoder.projection is not None:
+            raise ConfigError("msse reads the vector before any projection: take a backbone saved without one.")
+        if arguments.projection == "linear":
+            self.training_head = nn.Linear(encoder.dimension, encoder.dimension)
+        self.decoder = DECODERS[arguments.decoder](encoder, arguments) if arguments.reconstruction_weight else None
+        self.gradients = GradientNorms()
+
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        names = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
+        return {name: self.encoder for name in ("encoder", *(name for name, weight in names.items() if weight))}
+
+    def embed(self, batch: Batch) -> Views:
+        input_ids, mask, roles = with_positive(batch)
+        pooling, names = self.encoder.pooling, self.embedders()
+        other = "cls" if self.arguments.dimension_of == "cls" else pooling
+        asked = (pooling, other) if "dimensions" in names and other != pooling else (pooling,)
+        read = self.encoder.readings(input_ids.flatten(0, 1), mask.flatten(0, 1), asked)
+        h, columns = (read[name].unflatten(0, (-1, len(roles))) for name in (asked[0], asked[-1]))
+        vectors = {"encoder": h, "dimensions": columns, "memory": h}
+        terms = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
+        return Views({name: self.gradients.watch(f"{terms[name]}_gradient", vectors[name]) for name in names}, roles)
+
+    def project(self, views: Views) -> Views:
+        if self.training_head is None:
+            return views
+        changed = {name: self.training_head(z) for name, z in views.embeddings.items() if name != "dimensions"}
+        return views.replace(embeddings={**views.embeddings, **changed})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        arguments, z = self.arguments, views.by_role()
+        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+        contrast = info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)
+        terms = {"info_nce": arguments.nce_weight * contrast}
+        if arguments.dimension_weight:
+            terms["dimension"] = arguments.dimension_weight * self.between_dimensions(**views.by_role("dimensions"))
+        if self.decoder is not None:
+            memory = own_rows(views.by_role("memory")["anchor"], len(batch))
+            terms["reconstruction"] = arguments.reconstruction_weight * self.rebuild(memory, batch)
+        return terms
+
+    def between_dimensions(self, anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
+        """L_DCM of anchors and positives [N, D]; 0 for one sentence, the rest of an epoch, which has no statistics."""
+        if len(anchor) < 2:
+            return 0.0 * (anchor.sum() + positive.sum())
+        arguments = self.arguments
+        how = {"normalise": arguments.dimension_normalise, "reduce": arguments.dimension_reduce}
+        how |= {"diagonal_weight": arguments.diagonal_weight, "off_diagonal_weight": arguments.off_diagonal_weight}
+        return dimension_contrast(anchor, positive, **how)
+
+    def rebuild(self, memory: Tensor, batch: Batch) -> Tensor:
+        """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too."""
+        input_ids, mask, roles = with_positive(batch)
+        place = roles.index(self.arguments.reconstructed)
+        input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
+        with self.encoder.precision(memory.device):
+            logits = self.decoder(memory, input_ids, valid, self.encoder.backbone.embeddings)
+        return token_reconstruction(logits.float(), input_ids[valid], reduce=self.arguments.reconstruction_reduce)
+
+    def logged(self) -> dict[str, float]:
+        return self.gradients.values()
+
+
+class DenoisingDecoder(nn.Module):
+    """Transformer layers that see the words of the sentence, most of their entries dropped, and its vector (DenoSent's
+    design, in MSSE's code): every word attends to all, so only the dropout makes the vector worth reading.
+
+    The words' embeddings are the encoder's, without gradient; dropout and width of the feed-forward layers are the
+    backbone's; the word head is the backbone's MLM head, a copy that is trained.
+
+    Raises:
+        ConfigError: the heads do not divide the width, or the backbone was saved without an MLM head.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
+        super().__init__()
+        config, heads = encoder.backbone.config, arguments.decoder_heads
+        if config.hidden_size % heads:
+            raise ConfigError(f"decoder_heads {heads} must divide the backbone's width of {config.hidden_size}.")
+        layer = nn.TransformerDecoderLayer(
+            config.hidden_size, heads, config.intermediate_size, config.hidden_dropout_prob, "gelu", batch_first=True
+        )
+        self.layers = nn.TransformerDecoder(layer, arguments.decoder_layers)
+        self.noise = Dropout(arguments.decoder_input_dropout)
+        advice = "set lm_head to fresh, decoder to positionwise, or reconstruction_weight to 0"
+        self.words = mlm_head(encoder.backbone, tied=False, start=arguments.lm_head, advice=advice)
+
+    def forward(self, memory: Tensor, input_ids: Tensor, valid: Tensor, embeddings: nn.Module) -> Tensor:
+        """memory [N, H], input_ids and valid [N, L] -> logits [T, V] of the T valid tokens."""
+        with torch.no_grad():
+            words = embeddings(input_ids=input_ids)
+        states = self.layers(self.noise(words), memory.unsqueeze(1), tgt_key_padding_mask=~valid)
+        return self.words(states[valid])  # of the tokens alone: logits of the padding would be work for nothing
+
+
+class PositionwiseDecoder(nn.Module):
+    """softmax(E tanh(W [h; p_j])) at place j, which sees nothing but the vector and its own place: what is rebuilt can
+    only come from h. E starts as a copy of the word embeddings; the paper leaves the decoder open (Eq. 9)."""
+
+    def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
+        super().__init__()
+        config, words = encoder.backbone.config, encoder.backbone.get_input_embeddings().weight
+        self.from_vector = nn.Linear(config.hidden_size, config.hidden_size)
+        self.places = nn.Embedding(config.max_position_embeddings, config.hidden_size)  # W's other half, times p_j
+        nn.init.normal_(self.places.weight, std=config.initializer_range)
+        self.words = nn.Linear(config.hidden_size, len(words))
+        nn.init.zeros_(self.words.bias)
+        with torch.no_grad():
+            self.words.weight.copy_(words)
+
+    def forward(self, memory: Tensor, input_ids: Tensor, valid: Tensor, embeddings: nn.Module) -> Tensor:
+        """As in DenoisingDecoder; embeddings are not read."""
+        sentences, places = valid.nonzero(as_tuple=True)
+        return self.words(torch.tanh(self.from_vector(memory)[sentences] + self.places(places)))
+
+
+DECODERS = {"denoising": DenoisingDecoder, "positionwise": PositionwiseDecoder}

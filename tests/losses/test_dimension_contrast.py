@@ -1,0 +1,110 @@
+"""dimension_contrast against an obvious loop, hand values, its invariances and its limits."""
+
+import math
+
+import pytest
+import torch
+
+from lib.losses import dimension_contrast
+from lib.losses.dimension_contrast import cross_correlation
+
+
+def loop_reference(h, h_pos, normalise, reduce, diagonal_weight, off_diagonal_weight):
+    columns, others = h.T.tolist(), h_pos.T.tolist()
+    size, agree, differ = len(columns), 0.0, 0.0
+
+    def unit(column):
+        mean = sum(column) / len(column) if normalise == "zscore" else 0.0
+        moved = [x - mean for x in column]
+        length = math.sqrt(sum(x * x for x in moved))
+        return [x / length for x in moved]
+
+    for i in range(size):
+        for j in range(size):
+            cosine = sum(a * b for a, b in zip(unit(columns[i]), unit(others[j]), strict=True))
+            if i == j:
+                agree += (cosine - 1) ** 2
+            else:
+                differ += cosine**2
+    if reduce == "means":
+        agree, differ = agree / size, differ / (size * (size - 1))
+    else:
+        scale = {"sum": 1, "dim": size, "dim2": size**2}[reduce]
+        agree, differ = agree / scale, differ / scale
+    return diagonal_weight * agree + off_diagonal_weight * differ
+
+
+def draw(rows=9, columns=5, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, rows, columns, generator=generator, dtype=torch.float64) + 0.7
+
+
+@pytest.mark.parametrize("normalise", ["zscore", "l2"])
+@pytest.mark.parametrize("reduce", ["dim2", "dim", "sum", "means"])
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.05)])
+def test_equals_the_loop(normalise, reduce, weights):
+    h, h_pos = draw()
+    options = {"normalise": normalise, "reduce": reduce}
+    options |= {"diagonal_weight": weights[0], "off_diagonal_weight": weights[1]}
+    expected = loop_reference(h, h_pos, **options)
+    assert dimension_contrast(h, h_pos, **options).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_hand_values():
+    """Two sentences: every centred column is (1, -1) or (-1, 1), so every correlation is 1 or -1."""
+    h = torch.tensor([[3.0, 0.0], [1.0, 4.0]])
+    h_pos = torch.tensor([[5.0, 1.0], [2.0, 0.0]])
+    torch.testing.assert_close(cross_correlation(h, h_pos), torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+    assert dimension_contrast(h, h_pos, reduce="sum").item() == pytest.approx(0 + 4 + 1 + 1)
+    assert dimension_contrast(h, h_pos, reduce="dim2").item() == pytest.approx(6 / 4)
+    code = dimension_contrast(h, h_pos, reduce="means", diagonal_weight=2.0, off_diagonal_weight=0.05)
+    assert code.item() == pytest.approx(2 * 2 + 0.05 * 1)
+
+
+def test_without_centring_a_constant_direction_makes_all_dimensions_alike():
+    h, h_pos = draw(40, 6)
+    centred = cross_correlation(h + 20, h_pos + 20).fill_diagonal_(0).abs().max()
+    plain = cross_correlation(h + 20, h_pos + 20, normalise="l2").fill_diagonal_(1).min()
+    assert centred < 0.6 and plain > 0.98
+
+
+def test_scale_shift_and_order_of_the_sentences_change_nothing():
+    h, h_pos = draw()
+    loss = dimension_contrast(h, h_pos)
+    scale, shift = torch.tensor([0.1, 2.0, 3.0, 1.0, 50.0]).double(), torch.arange(5).double()
+    torch.testing.assert_close(dimension_contrast(h * scale + shift, h_pos), loss)
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(dimension_contrast(h[order], h_pos[order]), loss)
+    assert dimension_contrast(h, h_pos[order]) > loss * 1.01 or dimension_contrast(h, h_pos[order]) < loss * 0.99
+
+
+def test_it_vanishes_for_equal_views_whose_dimensions_are_uncorrelated():
+    h = torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
+    assert dimension_contrast(h, h * 3 + 1, reduce="sum").item() == pytest.approx(0, abs=1e-12)
+
+
+def test_a_constant_dimension_is_correlated_with_nothing_and_keeps_its_gradient_finite():
+    h, h_pos = draw()
+    h[:, 2] = 4.0
+    h.requires_grad_()
+    loss = dimension_contrast(h, h_pos)
+    loss.backward()
+    assert h.grad.isfinite().all() and cross_correlation(h, h_pos)[2].abs().max() < 1e-6
+
+
+def test_the_gradient():
+    h, h_pos = (x.requires_grad_() for x in draw(5, 3))
+    for options in ({}, {"normalise": "l2", "reduce": "means"}):
+        torch.autograd.gradcheck(lambda a, b, options=options: dimension_contrast(a, b, **options), (h, h_pos))
+
+
+def test_what_makes_no_sense_is_refused():
+    h, h_pos = draw()
+    with pytest.raises(ValueError, match="at least two sentences"):
+        dimension_contrast(h[:1], h_pos[:1])
+    with pytest.raises(ValueError, match=r"must both be \[N, D\]"):
+        dimension_contrast(h, h_pos[:, :2])
+    with pytest.raises(ValueError, match="reduce 'mean' is unknown"):
+        dimension_contrast(h, h_pos, reduce="mean")
+    with pytest.raises(ValueError, match="normalise 'std' is unknown"):
+        dimension_contrast(h, h_pos, normalise="std")

@@ -1,0 +1,54 @@
+import math
+
+import pytest
+import torch
+
+from lib.losses import token_reconstruction
+
+
+def draw(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(3, 4, 6, generator=generator, dtype=torch.float64)
+    ids = torch.randint(0, 6, (3, 4), generator=generator)
+    valid = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool()
+    return logits, ids, valid
+
+
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+def test_equals_the_loop_over_the_tokens(reduce):
+    logits, ids, valid = draw()
+    total, count = 0.0, 0
+    for i in range(3):
+        for j in range(4):
+            if valid[i, j]:
+                row = logits[i, j].tolist()
+                total -= row[ids[i, j]] - math.log(sum(math.exp(x) for x in row))
+                count += 1
+    expected = total / count if reduce == "mean" else total
+    assert token_reconstruction(logits, ids, valid, reduce=reduce).item() == pytest.approx(expected, rel=1e-12)
+    packed = token_reconstruction(logits[valid], ids[valid], reduce=reduce)
+    assert packed.item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_by_hand():
+    """Two tokens, given probabilities 1/2 and 1/8."""
+    logits = torch.tensor([[0.5, 0.5], [1 / 8, 7 / 8]]).log()
+    ids = torch.tensor([1, 0])
+    assert token_reconstruction(logits, ids).item() == pytest.approx(2 * math.log(2))
+    assert token_reconstruction(logits, ids, reduce="sum").item() == pytest.approx(4 * math.log(2))
+
+
+def test_padding_has_no_gradient_and_an_empty_text_no_loss():
+    logits, ids, valid = draw()
+    logits.requires_grad_()
+    token_reconstruction(logits, ids, valid).backward()
+    assert not logits.grad[~valid].any() and logits.grad[valid].any(-1).all()
+    assert token_reconstruction(logits, ids, torch.zeros_like(valid)).item() == 0
+
+
+def test_what_makes_no_sense_is_refused():
+    logits, ids, valid = draw()
+    with pytest.raises(ValueError, match="choose mean or sum"):
+        token_reconstruction(logits, ids, reduce="none")
+    with pytest.raises(ValueError, match="must be those of token_ids"):
+        token_reconstruction(logits, ids[:, :2], valid)

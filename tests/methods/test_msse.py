@@ -1,0 +1,269 @@
+"""MSSE: its three terms against the plain modules, what each of them reads and reaches, what is kept and refused."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
+
+from lib import runs
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import load_training_head, projection_head
+from lib.losses import dimension_contrast, info_nce
+from lib.methods import REGISTRY
+
+MSSE = REGISTRY["msse"]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert, tmp_path_factory):
+    """tiny_bert with weights large enough for the losses to differ."""
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, initializer_range=0.2)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def roberta(tiny_roberta, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("roberta")
+    torch.manual_seed(1)
+    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta, initializer_range=0.2)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(folder)
+    return str(folder)
+
+
+def build(folder, pooling="cls", dropout=0.0, **arguments):
+    """A method without any dropout, so that two passes are equal."""
+    torch.manual_seed(0)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    method = MSSE(encoder, MSSE.Arguments(**({"decoder_input_dropout": 0.0} | arguments))).train()
+    for module in method.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+        if isinstance(module, torch.nn.MultiheadAttention):
+            module.dropout = dropout
+    return method
+
+
+def pairs(batch, method, sentences, n=8, roles=("anchor", "positive")):
+    columns = [sentences[n * at : n * at + n] for at in range(len(roles))]
+    return batch(method, *columns, roles=roles)
+
+
+def vectors(method, inputs, role):
+    ids, mask = inputs.column(role)
+    return method.encoder.backbone(input_ids=ids, attention_mask=mask).last_hidden_state, mask.bool()
+
+
+@pytest.mark.parametrize("folder", ["bert", "roberta"])
+def test_the_three_terms_equal_the_plain_modules(folder, sentences, batch, request):
+    """Without padding, sentence by sentence, from the backbone's own forward pass."""
+    method = build(request.getfixturevalue(folder), decoder_layers=2, decoder_heads=2, temperature=0.1)
+    inputs = pairs(batch, method, sentences)
+    (first, mask), (second, _) = (vectors(method, inputs, role) for role in inputs.roles)
+    h, h_pos = first[:, 0], second[:, 0]
+    terms = method(inputs)
+    torch.testing.assert_close(terms["info_nce"], info_nce(h, h_pos, temperature=0.1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(terms["dimension"], 0.8 * dimension_contrast(h, h_pos), rtol=1e-4, atol=1e-5)
+    each = []
+    for vector, ids, keep in zip(h, inputs.column("anchor")[0], mask, strict=True):
+        words = method.encoder.backbone.embeddings(input_ids=ids[keep][None])
+        logits = method.decoder.words(method.decoder.layers(words, vector[None, None]))
+        each += F.cross_entropy(logits[0], ids[keep], reduction="none").tolist()
+    assert not mask.all() and len(each) == mask.sum()
+    assert terms["reconstruction"].item() == pytest.approx(0.2 * np.mean(each), rel=1e-4)
+    summed = build(request.getfixturevalue(folder), decoder_layers=2, decoder_heads=2, reconstruction_reduce="sum")
+    summed.load_state_dict(method.state_dict())
+    assert summed(inputs)["reconstruction"].item() == pytest.approx(0.2 * sum(each), rel=1e-4)
+
+
+def test_the_positionwise_decoder_sees_the_vector_and_the_place_alone(bert, sentences, batch):
+    method = build(bert, decoder="positionwise", reconstruction_weight=1.0)
+    inputs = pairs(batch, method, sentences)
+    h, mask = vectors(method, inputs, "anchor")
+    ids, decoder, each = inputs.column("anchor")[0], method.decoder, []
+    words = method.encoder.backbone.get_input_embeddings().weight
+    for i, j in mask.nonzero().tolist():
+        state = torch.tanh(decoder.from_vector(h[i, 0]) + decoder.places.weight[j])
+        each.append(F.cross_entropy(words @ state, ids[i, j]).item())
+    assert method(inputs)["reconstruction"].item() == pytest.approx(np.mean(each), rel=1e-4)
+
+
+@pytest.mark.parametrize("decoder", ["denoising", "positionwise"])
+def test_the_decoder_reaches_the_encoder_through_the_vector_alone(bert, sentences, batch, decoder, monkeypatch):
+    method = build(bert, decoder=decoder, nce_weight=0.0, dimension_weight=0.0)
+    inputs = pairs(batch, method, sentences)
+    real = method.decoder.forward
+    method(inputs)["reconstruction"].backward()
+    assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+    method.zero_grad(set_to_none=True)
+    monkeypatch.setattr(method.decoder, "forward", lambda memory, *rest: real(memory.detach(), *rest))
+    method(inputs)["reconstruction"].backward()
+    assert all(p.grad is None for p in method.encoder.parameters())
+    assert all(p.grad is not None for p in method.decoder.parameters())
+
+
+def test_the_noise_hides_the_words_but_not_the_vector(bert, sentences, batch):
+    method = build(bert, decoder_input_dropout=0.825)
+    ids, mask = pairs(batch, method, sentences).column("anchor")
+    memory = torch.randn(8, 32, generator=torch.Generator().manual_seed(2))
+    method.decoder.noise.p, seen = 0.825, []
+    method.decoder.noise.register_forward_hook(lambda module, args, output: seen.append((output == 0).float().mean()))
+
+    def logits(vectors, words):
+        return method.decoder(vectors, words, mask.bool(), method.encoder.backbone.embeddings)
+
+    logits(memory, ids)
+    assert seen[0] == pytest.approx(0.825, abs=0.02)  # entries, not whole words
+    method.decoder.noise.p = 1.0
+    torch.testing.assert_close(logits(memory, ids), logits(memory, torch.where(mask.bool(), ids.roll(1, 0), ids)))
+    assert (logits(memory, ids) - logits(memory.roll(1, 0), ids)).abs().mean() > 0.1
+
+
+def test_which_sentence_is_rebuilt(bert, sentences, batch):
+    own, code = (build(bert, reconstructed=role) for role in ("anchor", "positive"))
+    inputs = pairs(batch, own, sentences)
+    memory = own.encoder(*inputs.column("anchor"))
+    swapped = Batch(inputs.input_ids.flip(1), inputs.attention_mask.flip(1), inputs.roles)
+    torch.testing.assert_close(code.rebuild(memory, inputs), own.rebuild(memory, swapped))
+    torch.testing.assert_close(own.rebuild(memory, inputs), own(inputs)["reconstruction"] / 0.2)
+
+
+@pytest.mark.parametrize("pooling", ["mask_prompt", "mean", "first_last_mean"])
+def test_the_dimensions_of_the_first_token_whatever_the_pooling(bert, sentences, batch, pooling):
+    whole, first = (build(bert, pooling=pooling, dimension_of=of) for of in ("embedding", "cls"))
+    prompted = whole.encoder.tokenize(sentences[:16])
+    length = max(map(len, prompted))
+    ids = torch.tensor([row + [0] * (length - len(row)) for row in prompted]).view(2, 8, length).transpose(0, 1)
+    inputs = Batch(ids, (ids != 0).long(), ("anchor", "positive"))
+    (h, _), (h_pos, _) = (vectors(whole, inputs, role) for role in inputs.roles)
+    by_first = 0.8 * dimension_contrast(h[:, 0], h_pos[:, 0])
+    torch.testing.assert_close(first(inputs)["dimension"], by_first, rtol=1e-4, atol=1e-5)
+    z = [whole.encoder(*inputs.column(role)) for role in inputs.roles]
+    torch.testing.assert_close(whole(inputs)["dimension"], 0.8 * dimension_contrast(*z), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(first(inputs)["info_nce"], whole(inputs)["info_nce"])
+
+
+def test_the_linear_layer_stands_before_contrast_and_decoder_and_not_before_the_dimensions(bert, sentences, batch):
+    method = build(bert, projection="linear")
+    inputs = pairs(batch, method, sentences)
+    h, h_pos = (method.encoder(*inputs.column(role)) for role in inputs.roles)
+    z, z_pos = method.training_head(h), method.training_head(h_pos)
+    terms = method(inputs)
+    torch.testing.assert_close(terms["info_nce"], info_nce(z, z_pos))
+    torch.testing.assert_close(terms["dimension"], 0.8 * dimension_contrast(h, h_pos))
+    torch.testing.assert_close(terms["reconstruction"], 0.2 * method.rebuild(z, inputs))
+
+
+def test_hard_negatives_count_in_the_contrastive_term_alone(bert, sentences, batch):
+    method = build(bert)
+    two = pairs(batch, method, sentences)
+    three = pairs(batch, method, sentences, roles=("anchor", "positive", "hard_negative"))
+    length = two.input_ids.size(-1)
+    assert not three.attention_mask[:, :2, length:].any()
+    alone, with_negatives = method(two), method(three)
+    for name in ("dimension", "reconstruction"):
+        torch.testing.assert_close(with_negatives[name], alone[name], rtol=1e-4, atol=1e-5)
+    z = [method.encoder(*three.column(role)) for role in three.roles]
+    expected = info_nce(*z[:2], hard_negatives=z[2])
+    torch.testing.assert_close(with_negatives["info_nce"], expected, rtol=1e-4, atol=1e-5)
+    assert expected > alone["info_nce"]
+
+
+def test_a_sentence_alone_is_its_own_positive_and_dropout_the_only_difference(bert, sentences, batch):
+    inputs = batch(build(bert), sentences[:8])
+    still, moved = build(bert), build(bert, dropout=0.2)
+    at = [m.between_dimensions(**m.embed(inputs).by_role("dimensions")).item() for m in (still, moved)]
+    h = still.encoder(*inputs.column("anchor"))
+    assert at[0] == pytest.approx(float(dimension_contrast(h, h)), rel=1e-4) and at[1] != pytest.approx(at[0], rel=1e-3)
+
+
+def test_the_norms_in_the_history_are_those_of_the_gradients_at_the_vectors(bert, sentences, batch):
+    method = build(bert, projection="linear", dimension_reduce="sum")
+    inputs = pairs(batch, method, sentences)
+    sum(method(inputs).values()).backward()
+    logged = method.logged()
+    h = [method.encoder(*inputs.column(role)).detach().requires_grad_() for role in inputs.roles]
+    z = [method.training_head(x) for x in h]
+    by_hand = {
+        "contrastive_gradient": info_nce(*z),
+        "dimension_gradient": 0.8 * dimension_contrast(*h, reduce="sum"),
+        "reconstruction_gradient": 0.2 * method.rebuild(z[0], inputs),
+    }
+    assert set(logged) == set(by_hand)
+    for name, term in by_hand.items():
+        gradients = torch.autograd.grad(term, h, retain_graph=True, allow_unused=True)
+        expected = torch.cat([g.flatten() for g in gradients if g is not None]).norm().item()
+        assert logged[name] == pytest.approx(expected, rel=1e-3), name
+
+
+def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):
+    method = build(bert, dimension_weight=0.0, reconstruction_weight=0.0)
+    inputs = pairs(batch, method, sentences)
+    assert set(method(inputs)) == {"info_nce"} and method.decoder is None
+    assert set(method.embedders()) == set(method.embed(inputs).embeddings) == {"encoder"}
+    method = build(bert, nce_weight=0.0)
+    terms = method(inputs)
+    assert terms["info_nce"].item() == 0 and terms["dimension"] > 0 and terms["reconstruction"] > 0
+
+
+def test_the_last_batch_of_an_epoch_may_hold_one_sentence(bert, sentences, batch):
+    method = build(bert)
+    terms = method(batch(method, sentences[:1]))
+    sum(terms.values()).backward()
+    assert terms["dimension"].item() == 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
+
+
+def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder(bert, corpus_file, sentences):
+    config = RunConfig(
+        backbone=bert, corpus=str(corpus_file), method="msse", batch_size=16, max_steps=2, dev_task="none",
+        learning_rate=1e-3, augmentation="word_deletion(0.2)", pooling="mask_prompt", max_length=8,
+        method_arguments={"projection": "linear", "dimension_of": "cls"},
+    )  # fmt: skip
+    done = runs.run(config)
+    names = load_file(done.folder / "encoder" / "model.safetensors")
+    assert not [name for name in names if "decoder" in name or "cls." in name]
+    head = load_training_head(done.folder / "encoder")
+    assert isinstance(head, torch.nn.Linear) and head.weight.shape == (32, 32)
+    assert done.encoder().encode(sentences[:3]).shape == (3, 32)
+    columns = {"info_nce", "dimension", "reconstruction", "dimension_gradient", "reconstruction_gradient"}
+    assert columns <= set(done.history.columns)
+
+
+def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path, variant, corpus_file):
+    headless = variant(tiny_bert, tmp_path / "headless")
+    projected = SentenceEncoder.from_pretrained(bert, projection=projection_head(32))
+    for folder, arguments, words in [
+        (bert, {"decoder_heads": 3}, "decoder_heads 3 must divide the backbone's width of 32"),
+        (headless, {}, "was saved without an MLM head: set lm_head to fresh, decoder to positionwise"),
+    ]:
+        config = RunConfig(backbone=folder, corpus=str(corpus_file), method="msse", method_arguments=arguments)
+        with pytest.raises(ConfigError, match=words):
+            runs.preflight(config.replace(batch_size=16))
+    for arguments in ({"lm_head": "fresh"}, {"decoder": "positionwise"}, {"reconstruction_weight": 0.0}):
+        MSSE(SentenceEncoder.from_pretrained(headless), MSSE.Arguments(**arguments))
+    with pytest.raises(ConfigError, match="before any projection"):
+        MSSE(projected, MSSE.Arguments())
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ({"decoder": "gru"}, "decoder 'gru' is unknown: choose one of denoising, positionwise"),
+        ({"dimension_reduce": "mean"}, "dimension_reduce 'mean' is unknown"),
+        ({"dimension_of": "mean"}, "dimension_of 'mean' is unknown"),
+        ({"decoder_input_dropout": 1.0}, "decoder_input_dropout must be at least 0, at most 0.999"),
+        ({"decoder_layers": 0}, "decoder_layers must be at least 1"),
+        ({"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_sentence(arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        RunConfig(method="msse", method_arguments=arguments)
