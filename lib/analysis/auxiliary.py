@@ -40,6 +40,17 @@ def signals(done: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
+def signal_lines(rows: pd.DataFrame) -> pd.DataFrame:
+    """What `signals` gives as curves: backbone, method (with its weight), seed, step; `loss` and `gradient`, the ratios
+    themselves, and `swap`, by how many nats L_aux grows with another sentence's vector."""
+    has_weight = rows.method.str.contains("λ")
+    named = rows.assign(method=rows.method.where(has_weight, rows.method + ", λ = " + rows.weight.astype(str)))
+    keys = ["backbone", "method", "seed", "step"]
+    wide = named.pivot_table(index=keys, columns="quantity", values="value", sort=False).reset_index()
+    ratios = {"loss": 10**wide.loss, "gradient": 10**wide.gradient, "swap": wide.other - wide.own}
+    return wide[keys].assign(**ratios)
+
+
 def reached(method: Any, batch: Any) -> dict[str, bool]:
     """Part of an InfoCSE method -> whether any gradient of L_aux arrives there, for one batch in training mode."""
     parts = {

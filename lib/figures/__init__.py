@@ -2,7 +2,16 @@
 
 from lib import paths
 from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_shares
-from lib.figures.curves import few_shot, lines, loss_terms, pretraining_curves, seed_spread, sweep, training_curves
+from lib.figures.curves import (
+    few_shot,
+    lines,
+    loss_terms,
+    pretraining_curves,
+    seed_bands,
+    seed_spread,
+    sweep,
+    training_curves,
+)
 from lib.figures.geometry import (
     clusters,
     cosine_density,
@@ -17,6 +26,6 @@ from lib.figures.style import CYCLE, METHODS, colour, save_figure
 __all__ = [
     "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
-    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_spread", "singular_spectrum",
+    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread", "singular_spectrum",
     "sweep", "token_shares", "training_curves",
 ]  # fmt: skip

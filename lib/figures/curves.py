@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -140,23 +143,76 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> boo
     return methods > 1
 
 
-def seed_spread(frame: pd.DataFrame, *, ylabel: str) -> Figure:
-    """Score of every seed (grey), mean and deviation, per method (JTCSE, Figure 6).
+def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None = None) -> Figure:
+    """Score of every seed, and mean and deviation beside it, per method (JTCSE, Figure 6).
 
-    frame: method, seed, value; with a column backbone, each has a panel.
+    frame: method, seed, value; with a column backbone, each has a panel. Of two methods, equal seeds are joined.
+    floors: name, value and perhaps backbone: scores that a method has to beat, drawn as lines.
     """
-    fig, backbones = backbone_panels(frame, width=5.6, height=3.4)
+    methods = list(frame.method.unique())
+    fig, backbones = backbone_panels(frame, width=2.2 + 0.75 * len(methods), height=3.6)
     for ax, backbone, rows in backbones:
-        groups = rows.groupby("method", sort=False).value.agg(["mean", "std", "size"])
-        seeds = int(groups["size"].max())
-        ax.plot(rows.method, rows.value, "_", color="0.3", zorder=3, label=f"{seeds} seed{'s' * (seeds > 1)}")
-        mean = {"color": COLOURS[0], "fmt": "s", "capsize": 3, "label": "mean ± std"}
-        ax.errorbar(groups.index, groups["mean"], yerr=groups["std"].fillna(0), **mean)
-        plt.setp(ax.get_xticklabels(), rotation=40, ha="right")
-        ax.set_title(backbone)
+        shown = [name for name in methods if name in set(rows.method)]
+        if len(shown) == 2:
+            for values in rows.pivot(index="seed", columns="method", values="value")[shown].to_numpy():
+                ax.plot([0, 1], values, color="0.75", marker="", ls="-", lw=1, zorder=1)
+        for place, method in enumerate(shown):
+            values, shade = rows.value[rows.method == method], colour(method, COLOURS[0])
+            ax.plot([place] * len(values), values, "o", color=shade, ms=4, alpha=0.6, mew=0)
+            ax.errorbar(
+                place + 0.2,
+                values.mean(),
+                yerr=values.std() if len(values) > 1 else 0,
+                color=shade,
+                fmt="s",
+                ms=5,
+                capsize=3,
+            )
+        if floors is not None:
+            for floor in (
+                floors[floors.backbone == backbone].itertuples() if "backbone" in floors else floors.itertuples()
+            ):
+                ax.axhline(floor.value, color="0.3", ls="--", lw=1)
+                ax.text(-0.45, floor.value, f"{floor.name}: {floor.value:.2f}", va="top", fontsize=8)
+        ax.set_xticks(range(len(shown)), shown, rotation=40 if len(shown) > 3 else 0)
+        ax.set_xlim(-0.5, len(shown) - 0.5)
+        seeds = int(rows.groupby("method").size().max())
+        ax.set_title(f"{backbone}, {seeds} seed{'s' * (seeds > 1)}".removeprefix(", "))
         widen(ax)
-        ax.legend()
     fig.axes[0].set_ylabel(ylabel)
+    dot, square = ({"color": "0.3", "marker": mark, "ls": ""} for mark in "os")
+    handles = [plt.Line2D([], [], **dot, ms=4, label="one seed"), plt.Line2D([], [], **square, label="mean ± std")]
+    ax.legend(handles=handles, **OUTSIDE)
+    return fig
+
+
+def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = ()) -> Figure:
+    """Quantities over the steps: a panel for each, a line through the mean of the seeds and a band from the smallest to
+    the largest for every method; with a column backbone, a row of panels for each.
+
+    frame: method, seed, step, a column per quantity. quantities: column -> title of its panels, with the unit.
+    logarithmic: columns on a logarithmic axis, with geometric means and a line at 1.
+    """
+    parts = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
+    shape, size = (len(parts), len(quantities)), (3.9 * len(quantities), 3.1 * len(parts))
+    fig, axes = plt.subplots(*shape, figsize=size, squeeze=False)
+    for row, (backbone, part) in zip(axes, parts, strict=True):
+        looks = dict(zip(part.method.unique(), CYCLE(), strict=False))
+        for ax, (quantity, title) in zip(row, quantities.items(), strict=True):
+            for method, values in part.dropna(subset=quantity).groupby("method", sort=False):
+                look, is_log = looks[method], quantity in logarithmic
+                groups = (np.log(values[quantity]) if is_log else values[quantity]).groupby(values.step)
+                band = groups.agg(["mean", "min", "max"])
+                band = np.exp(band) if is_log else band
+                style = {"color": look["color"], "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
+                ax.plot(band.index, band["mean"], **style, label=method)
+                ax.fill_between(band.index, band["min"], band["max"], color=look["color"], alpha=0.15, lw=0)
+            if quantity in logarithmic:
+                ax.set_yscale("log")
+                ax.axhline(1, color="0.3", lw=1)
+            ax.set(xlabel="step", title=title)
+        row[0].set_ylabel(backbone, fontsize=11)
+        row[-1].legend(**OUTSIDE)
     return fig
 
 

@@ -1,5 +1,5 @@
 """Masked language modelling (BERT), and Condenser's late head on top of it (Gao, Callan 2021, arXiv 2104.08253),
-which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 5 and 6)."""
+which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to 6)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MLMArguments:
 
 
 class MLM(Method):
-    """Terms `mlm` (Eq. 5) and, with a positive condenser_weight, `condenser` (Eq. 6).
+    """Terms `mlm` (Eq. 4) and, with a positive condenser_weight, `condenser` (Eq. 5).
 
     The late head predicts the same masked tokens from [h_cls after the last layer; tokens after the early layers]:
     what the early layers do not know of the sentence, it can only learn from the [CLS] vector. Both losses share one

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from lib.analysis.auxiliary import guesses, reached, signals, term_gradients
+from lib.analysis.auxiliary import guesses, reached, signal_lines, signals, term_gradients
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
@@ -51,6 +51,11 @@ def test_ratios_are_those_of_the_columns():
     assert wide.index.tolist() == [1, 3]
     assert wide.loss.tolist() == pytest.approx([np.log10(2), 1]) and wide.gradient.tolist() == pytest.approx([-1, -2])
     assert wide.own.tolist() == [4.0, 5.0] and wide.other.tolist() == [4.5, 6.0]
+    lines = signal_lines(rows)
+    assert lines.method.unique().tolist() == ["InfoCSE, λ = 0.01"] and lines.step.tolist() == [1, 3]
+    assert lines.loss.tolist() == pytest.approx([2, 10]) and lines.gradient.tolist() == pytest.approx([0.1, 0.01])
+    assert lines["swap"].tolist() == pytest.approx([0.5, 1.0])
+    assert signal_lines(rows.assign(method="InfoCSE, λ = 1e-2")).method[0] == "InfoCSE, λ = 1e-2"
 
 
 def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):

@@ -31,6 +31,7 @@ JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for laye
 TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
 SURFACE = pd.DataFrame([(k, c, (k - 1) ** 2 + 1 - c) for k in (0.5, 1, 2) for c in (-1, 0, 1)], columns=["k", "t", "loss"])  # fmt: skip
 SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (0, 1) for g in "xy"], columns=["encoder", "layer", "group", "share", "tokens"])  # fmt: skip
+BANDS = pd.DataFrame({"method": list("aabb"), "seed": [1, 2] * 2, "step": 3, "norm": [1.0, 100, 5, 5], "swap": [1.0, 3, np.nan, np.nan]})  # fmt: skip
 ENERGY = pd.DataFrame(
     {"encoder": ["untuned", "SimCSE I", "SimCSE I"], "energy": [0.2, 0.3, 0.4], "score": [40.0, 60, 61]}
 )
@@ -39,6 +40,7 @@ DRAWN = {
     "shares": lambda: figures.token_shares(SHARES),
     "energy": lambda: figures.energy_scatter(ENERGY),
     "seeds": lambda: figures.seed_spread(SWEEP.assign(method=["a", "a", "b", "b"]), ylabel="score"),
+    "bands": lambda: figures.seed_bands(BANDS, {"norm": "gradients", "swap": "nats"}, logarithmic=["norm"]),
     "lines": lambda: figures.lines(SWEEP.assign(method="m", n=range(4)), x="n", xlabel="n", ylabel="score"),
     "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
     "pairs": lambda: figures.pair_scatter(PAIRS, x="gold", y="cosine", xlabel="gold", ylabel="cosine"),
@@ -68,7 +70,15 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
         written.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
     assert written[0] == written[1]
-    if kind not in ("clusters", "attention", "joint", "pairs", "shares", "seeds"):  # words on the axes, or shared ones
+    if kind not in (
+        "clusters",
+        "attention",
+        "joint",
+        "pairs",
+        "shares",
+        "seeds",
+        "bands",
+    ):  # words on the axes, or shared ones
         assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
 
 
@@ -99,6 +109,30 @@ def test_terms_of_what_is_no_method_have_lines_of_their_own():
     frame = pd.DataFrame({"method": [f"a: {n}" for n in range(6) for _ in range(2)], "step": [1, 2] * 6, "loss": 1.0})
     lines = figures.loss_terms(frame, {"loss": "loss"}).axes[0].lines
     assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 6
+
+
+def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_the_mean_on_another():
+    frame = pd.concat([BANDS.assign(backbone="u"), BANDS.assign(backbone="v")])
+    axes = figures.seed_bands(frame, {"norm": "gradients", "swap": "nats"}, logarithmic=["norm"]).axes
+    assert [ax.get_ylabel() for ax in axes] == ["u", "", "v", ""]
+    first, second = axes[0].lines[:2]
+    assert first.get_ydata() == pytest.approx([10]) and second.get_ydata() == pytest.approx([5])
+    assert axes[1].lines[0].get_ydata() == pytest.approx([2]) and len(axes[1].lines) == 1
+    assert axes[0].get_yscale() == "log" and axes[1].get_yscale() == "linear"
+
+
+def test_seeds_of_two_methods_are_joined_and_floors_drawn():
+    frame = pd.DataFrame(
+        {"backbone": "b", "method": ["SimCSE"] * 2 + ["MSSE"] * 2, "seed": [1, 2] * 2, "value": [5.0, 6, 7, 9]}
+    )
+    floors = pd.DataFrame({"backbone": ["b", "other"], "name": "untuned", "value": [4.0, 1.0]})
+    ax = figures.seed_spread(frame, ylabel="score", floors=floors).axes[0]
+    lines = [line.get_ydata() for line in ax.lines]
+    assert [5.0, 7.0] in map(list, lines) and [6.0, 9.0] in map(list, lines) and [4.0, 4.0] in map(list, lines)
+    assert [text.get_text() for text in ax.texts] == ["untuned: 4.00"] and ax.get_title() == "b, 2 seeds"
+    assert {line.get_color() for line in ax.lines} >= {figures.colour("SimCSE"), figures.colour("MSSE")}
+    joined = figures.seed_spread(pd.concat([frame, frame.assign(method="3R")]), ylabel="score").axes[0]
+    assert [5.0, 7.0] not in [list(line.get_ydata()) for line in joined.lines]
 
 
 def test_curves_have_the_colours_of_the_style_sheet_and_look_different_without_them():
