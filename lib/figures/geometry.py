@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from scipy.optimize import linear_sum_assignment
 
 from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, colour, panels
 
@@ -90,17 +91,46 @@ def singular_spectrum(frame: pd.DataFrame) -> Figure:
 
 
 def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
-    """A two-dimensional map of texts, coloured by topic, one panel per encoder. frame: encoder, x, y, label."""
-    fig, encoders = panels(frame, width=4.6, height=4.2)
-    labels = sorted(frame.label.unique())
-    for ax, encoder, rows in encoders:
-        for label, shade in zip(labels, sns.color_palette("husl", len(labels)), strict=True):
-            points = rows[rows.label == label]
-            ax.plot(points.x, points.y, ls="", ms=3.2, mew=0, color=shade, label=label)
-        ax.set(title=encoder, xticks=[], yticks=[])
-    ax.legend(markerscale=1.5, **OUTSIDE)
+    """A two-dimensional map of texts, one panel per encoder, coloured by label; with a column cluster there is a second
+    row coloured by what K-Means found, with the mean place of every cluster (MSSE, Figure 4).
+
+    frame: encoder, x, y, label, perhaps cluster (whole numbers). A cluster has the colour of the label that it shares
+    most texts with, one each; clusters beyond the number of labels are grey.
+    """
+    rows = ["label", "cluster"] if "cluster" in frame else ["label"]
+    encoders, labels = frame.encoder.unique(), sorted(frame.label.unique())
+    shades = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
+    size = (4.3 * len(encoders), 4.2 * len(rows))
+    fig, axes = plt.subplots(len(rows), len(encoders), figsize=size, squeeze=False)
+    dots = {"ls": "", "marker": "o", "ms": 3.2 if len(frame) < 5_000 * len(encoders) else 1.2, "mew": 0}
+    for column, encoder in zip(axes.T, encoders, strict=True):
+        part = frame[frame.encoder == encoder]
+        for label in labels:
+            points = part[part.label == label]
+            column[0].plot(points.x, points.y, **dots, color=shades[label], label=label)
+        column[0].set_title(encoder)
+        if "cluster" in frame:
+            match = _matching(part.cluster, part.label)
+            for cluster, points in part.groupby("cluster"):
+                shade = shades.get(match.get(cluster), "0.6")
+                column[1].plot(points.x, points.y, **dots, color=shade)
+                column[1].plot(points.x.mean(), points.y.mean(), "X", ms=8, color=shade, mec="k")
+    for ax, kind in zip(axes[:, 0], ("labels", "K-Means, X: centres"), strict=False):
+        ax.set_ylabel(kind)
+    for ax in axes.flat:
+        ax.set(xticks=[], yticks=[])
+    legend = axes[0, -1].legend(**OUTSIDE)
+    for handle in legend.legend_handles:
+        handle.set_markersize(5)
     fig.suptitle(title, fontsize=11)
     return fig
+
+
+def _matching(found: pd.Series, labels: pd.Series) -> dict:
+    """Cluster -> label, one to one, with as many common texts as possible."""
+    common = pd.crosstab(found, labels)
+    rows, columns = linear_sum_assignment(-common.to_numpy())
+    return dict(zip(common.index[rows], common.columns[columns], strict=True))
 
 
 def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:

@@ -18,6 +18,7 @@ import pandas as pd
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
+from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
@@ -25,6 +26,7 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.beir import evaluate_beir, load_beir
+from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
 from lib.evaluation.retrieval import evaluate_retrieval
 from lib.progress import is_wanted, progress
@@ -253,6 +255,26 @@ class Plan:
                 ask = partial(in_domain_retrieval, queries=queries, **sides)
                 self._evaluation("in-domain retrieval", queries, task.fingerprint(), ask)
 
+    def clustering(self, names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> None:
+        """The texts whose clusters `evaluate` compares with their labels as `clustering`, read now.
+
+        Args:
+            names: see `load_labelled`. clusters: k of K-Means; 0 is the number of labels.
+
+        Raises:
+            ConfigError: a name twice, or a k that is none for one of them.
+            DataError: unknown, missing or truncated.
+        """
+        self._check_once("clustering_tasks", names)
+        for task in [load_labelled(data_dir, name) for name in names]:
+            for k in clusters:
+                if k and not 2 <= k <= len(task):
+                    raise ConfigError(
+                        f"clusters {k}: {task.name} has {len(task):,} texts, ask for 2 to {len(task)}, or 0."
+                    )
+            cluster = partial(evaluate_clustering, task=task, clusters=tuple(clusters))
+            self._evaluation("clustering", task.name, [task.fingerprint(), *clusters], cluster)
+
     def _check_once(self, parameter: str, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
             raise ConfigError(f"{parameter} {list(names)} names one twice.")
@@ -359,8 +381,8 @@ class Plan:
         return rows
 
     def evaluate(self, kind: str, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
-        """Result rows (ROW_COLUMNS) of the evaluations declared as `transfer`, `retrieval`, `BEIR` or `in-domain
-        retrieval`; none where none was declared. Labels as in `score`."""
+        """Result rows (ROW_COLUMNS) of the evaluations declared as `transfer`, `retrieval`, `BEIR`, `in-domain
+        retrieval` or `clustering`; none where none was declared. Labels as in `score`."""
         return self._scores.of_kind(kind, encoder, self._labels(), **labels)
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:

@@ -121,6 +121,18 @@ def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_
     assert axes[0].get_yscale() == "log" and axes[1].get_yscale() == "linear"
 
 
+def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
+    frame = pd.DataFrame(
+        {"encoder": "a", "x": range(6), "y": 0.0, "label": list("uuuvvv"), "cluster": [1, 1, 1, 0, 0, 2]}
+    )
+    above, below = figures.clusters(frame, title="t").axes
+    colours = {line.get_label(): line.get_color() for line in above.lines}
+    places = {tuple(line.get_xdata()): line.get_color() for line in below.lines}
+    assert places[(0, 1, 2)] == colours["u"] and places[(3, 4)] == colours["v"]
+    assert places[(5,)] == "0.6"  # more clusters than labels
+    assert places[(1.0,)] == colours["u"] and (above.get_ylabel(), below.get_ylabel())[0] == "labels"
+
+
 def test_seeds_of_two_methods_are_joined_and_floors_drawn():
     frame = pd.DataFrame(
         {"backbone": "b", "method": ["SimCSE"] * 2 + ["MSSE"] * 2, "seed": [1, 2] * 2, "value": [5.0, 6, 7, 9]}

@@ -1,0 +1,47 @@
+"""Two-dimensional maps of vectors, and how far they can be trusted."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from openTSNE import TSNE
+from sklearn.decomposition import PCA
+from sklearn.manifold import trustworthiness
+
+LAYOUTS = ("tsne", "umap")
+DIMENSIONS = 50  # principal components that a map is made from
+TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
+
+
+def layout(vectors: np.ndarray, kind: str = "tsne", *, seed: int = 0) -> np.ndarray:
+    """A map [n, 2] of vectors [n, D], taken at length 1, by their first principal components.
+
+    Args:
+        kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine).
+
+    Raises:
+        ValueError: unknown kind, or fewer than five vectors.
+    """
+    if kind not in LAYOUTS:
+        raise ValueError(f"a map is made with {' or '.join(LAYOUTS)}, not {kind!r}.")
+    if len(vectors) < 5:
+        raise ValueError(f"a map of {len(vectors)} texts shows nothing: give at least five.")
+    x = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    x = PCA(min(DIMENSIONS, *x.shape), random_state=seed).fit_transform(x)
+    if kind == "tsne":
+        return np.asarray(TSNE(perplexity=min(30, (len(x) - 1) / 3), random_state=seed, n_jobs=-1).fit(x))
+    from umap import UMAP  # compiles for seconds, and most notebooks need none of it
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="n_jobs value", category=UserWarning)
+        return UMAP(n_neighbors=min(15, len(x) - 1), metric="cosine", random_state=seed).fit_transform(x)
+
+
+def trust(vectors: np.ndarray, points: np.ndarray, *, neighbours: int = 10, seed: int = 0) -> float:
+    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are neighbours on it neighbours by cosine? 1: all of them.
+
+    Among at most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 2 neighbours + 2 of them.
+    """
+    rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:TRUST_SAMPLE])
+    return float(trustworthiness(vectors[rows], points[rows], n_neighbors=neighbours, metric="cosine"))

@@ -1,0 +1,88 @@
+"""Texts with a label each, for clustering (MSSE, Figure 4) and for classification as in MTEB (Figure 5)."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib.checks import DataError
+from lib.data import demo
+from lib.data.files import expect_count, manifest, read_counted, read_lines
+
+SETS = ("demo", *manifest()["labelled"])
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """n texts and the label of each, in file order."""
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def fingerprint(self) -> str:
+        """SHA-256 over texts and labels."""
+        return hashlib.sha256(repr((self.texts, self.labels)).encode("utf8", "surrogatepass")).hexdigest()
+
+
+def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> LabelledTexts:
+    """Texts and labels by name.
+
+    Args:
+        name: `demo` (600 titles on 20 topics, written for this project); `stackoverflow`, `banking77` or
+            `amazon_counterfactual` in data_dir; or a .csv or .tsv file with the header text, label, relative to
+            data_dir or absolute.
+        split: `train` or `test`, of the sets that have both.
+
+    Raises:
+        DataError: unknown, missing, truncated, in another format, or with one label alone.
+    """
+    known = manifest()["labelled"].get(name)
+    if name == "demo":
+        texts, labels = demo.topics()
+    elif known:
+        if split not in known["splits"]:
+            raise DataError(f"{name} has no split {split!r}: there are {', '.join(known['splits'])}.")
+        files = [Path(data_dir) / file for file in known["splits"][split]]
+        expected = known["rows"][split]
+        if len(files) == 2:
+            texts, labels = (read_counted(file, expected) for file in files)
+        else:
+            texts, labels = _read_table(files[0], known["header"])
+            expect_count(files[0], len(texts), expected, "rows")
+    elif Path(name).suffix in (".csv", ".tsv"):
+        texts, labels = _read_table(Path(data_dir) / Path(name).expanduser(), ["text", "label"])
+    else:
+        choices = ", ".join(SETS)
+        raise DataError(
+            f"no texts with labels are called {name!r}: choose from {choices}, or give a .csv or .tsv file."
+        )
+    if len(set(labels)) < 2:
+        raise DataError(f"{name}: {len(texts)} texts with one label: there is nothing to tell apart.")
+    return LabelledTexts(Path(name).stem, tuple(texts), tuple(labels))
+
+
+def _read_table(path: Path, header: Sequence[str]) -> tuple[list[str], list[str]]:
+    reader = csv.reader(
+        io.StringIO("\n".join(read_lines(path))), delimiter="\t" if path.suffix == ".tsv" else ",", strict=True
+    )
+    rows = []
+    try:
+        for row in reader:
+            rows.append((reader.line_num, row))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: {error}; is a quote sign left open?") from error
+    if not rows or rows[0][1] != list(header):
+        found = rows[0][1] if rows else "nothing"
+        raise DataError(f"{path}, line 1: the header must be {', '.join(header)}; got {found}.")
+    for line, row in rows[1:]:
+        if len(row) != 2 or not all(cell.strip() for cell in row):
+            raise DataError(f"{path}, line {line}: expected a text and a label, got {row}.")
+    return [row[0] for _, row in rows[1:]], [row[1] for _, row in rows[1:]]

@@ -1,0 +1,104 @@
+"""Do the clusters that K-Means finds among the vectors match the labels? (MSSE, Figure 4, which has no score.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, silhouette_score, v_measure_score
+from threadpoolctl import threadpool_limits
+
+from lib.data.labelled import LabelledTexts
+from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
+
+AGREEMENTS = {"v_measure": v_measure_score, "ari": adjusted_rand_score}
+SILHOUETTE_SAMPLE = 5_000  # texts among which silhouettes are taken: their cost is quadratic
+STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What one K-Means found: assignment [n], whole numbers; centres [k, D], of length 1."""
+
+    assignment: np.ndarray
+    centres: np.ndarray
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1, float32 [n, D]; a row that is zero or not finite becomes zero."""
+    rows = np.nan_to_num(np.asarray(vectors, dtype=np.float32), posinf=0, neginf=0)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths == 0, 1, lengths)
+
+
+def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> Clusters:
+    """One K-Means of the vectors at length 1, as cosines compare them. vectors: [n, D].
+
+    Raises:
+        ValueError: fewer texts than clusters, or fewer than two clusters.
+    """
+    if not 2 <= clusters <= len(vectors):
+        raise ValueError(f"{len(vectors)} texts cannot be put into {clusters} clusters: ask for 2 to {len(vectors)}.")
+    with threadpool_limits(1):  # the order of sums would show in the last digits, and so in a cluster
+        found = KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors))
+    return Clusters(found.labels_, unit_rows(found.cluster_centers_))
+
+
+def cluster_scores(
+    vectors: np.ndarray, labels: Sequence[str], *, clusters: int, seeds: Sequence[int] = STARTS
+) -> pd.DataFrame:
+    """How well clusters match labels, and how far they lie apart.
+
+    Args:
+        vectors: [n, D]. labels: n. clusters: k of K-Means. seeds: of K-Means, one start each.
+
+    Returns:
+        seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
+        `silhouette` of the clusters by cosine, among at most SILHOUETTE_SAMPLE texts.
+
+    Raises:
+        ValueError: see `k_means`, or as many labels as texts were not given.
+    """
+    if len(labels) != len(vectors):
+        raise ValueError(f"{len(labels)} labels for {len(vectors)} texts.")
+    rows = []
+    for seed in seeds:
+        found = k_means(vectors, clusters, seed=seed).assignment
+        values = {name: score(labels, found) for name, score in AGREEMENTS.items()}
+        sample = {"sample_size": min(len(vectors), SILHOUETTE_SAMPLE), "random_state": seed}
+        several = len(set(found.tolist())) < len(vectors)
+        values["silhouette"] = silhouette_score(vectors, found, metric="cosine", **sample) if several else np.nan
+        rows += [(seed, name, 100 * float(value)) for name, value in values.items()]
+    return pd.DataFrame(rows, columns=["seed", "metric", "value"])
+
+
+def evaluate_clustering(
+    encode: Encode, task: LabelledTexts, *, clusters: Sequence[int] = (0,), seeds: Sequence[int] = STARTS
+) -> pd.DataFrame:
+    """`cluster_scores` of an encoder, the mean over the starts of K-Means.
+
+    Args:
+        clusters: k of K-Means; 0 is the number of labels (MSSE takes 30 for 20 labels).
+
+    Returns:
+        Rows task, split, protocol, aggregation, metric, value (x 100).
+
+    Raises:
+        ValueError: see `cluster_scores`, or `encode` returned another shape than [n, D].
+    """
+    vectors, row_of = encode_distinct(encode, task.texts, np.float32)
+    vectors = vectors[[row_of[text] for text in task.texts]]
+    rows = []
+    for asked in clusters:
+        k = asked or len(set(task.labels))
+        scores = (
+            cluster_scores(vectors, task.labels, clusters=k, seeds=seeds).groupby("metric", sort=False).value.mean()
+        )
+        protocol = f"K-Means, k {k}, vectors of length 1, {len(task):,} texts"
+        rows += [
+            (task.name, "all", protocol, f"mean of {len(seeds)} starts", name, value) for name, value in scores.items()
+        ]
+    return pd.DataFrame(rows, columns=RESULT_COLUMNS)

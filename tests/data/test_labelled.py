@@ -1,0 +1,71 @@
+"""Labelled texts: the shipped ones, the known sets in their layouts, one's own table, and what is refused."""
+
+import pytest
+
+from lib.checks import DataError
+from lib.data.files import manifest
+from lib.data.labelled import load_labelled
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf8")
+    return path
+
+
+def test_the_shipped_titles():
+    task = load_labelled("", "demo")
+    assert len(task) == 600 and len(set(task.labels)) == 20 and task.name == "demo"
+
+
+def test_two_files_with_a_line_each(tmp_path, monkeypatch):
+    monkeypatch.setitem(manifest()["labelled"]["stackoverflow"], "rows", {"test": 3})
+    write(tmp_path, "stackoverflow/title_StackOverflow.txt", "how to sort\nmerge a branch\nsort a list\n")
+    labels = write(tmp_path, "stackoverflow/label_StackOverflow.txt", "1\n2\n1\n")
+    task = load_labelled(tmp_path, "stackoverflow")
+    assert task.texts == ("how to sort", "merge a branch", "sort a list") and task.labels == ("1", "2", "1")
+    labels.write_text("1\n2\n")
+    with pytest.raises(DataError, match=r"label_StackOverflow.txt: expected 3 lines, found 2"):
+        load_labelled(tmp_path, "stackoverflow")
+    with pytest.raises(DataError, match="stackoverflow has no split 'train': there are test"):
+        load_labelled(tmp_path, "stackoverflow", "train")
+
+
+def test_a_table_of_a_known_set(tmp_path, monkeypatch):
+    monkeypatch.setitem(manifest()["labelled"]["banking77"], "rows", {"train": 2, "test": 2})
+    write(tmp_path, "banking77/train.csv", 'text,category\n"Hi, my card?",arrival\nlost it,lost\n')
+    task = load_labelled(tmp_path, "banking77", "train")
+    assert task.texts == ("Hi, my card?", "lost it") and task.labels == ("arrival", "lost")
+    with pytest.raises(DataError, match="test.csv does not exist: check data_dir"):
+        load_labelled(tmp_path, "banking77")
+
+
+def test_ones_own_table_and_its_fingerprint(tmp_path):
+    path = write(tmp_path, "mine.tsv", "text\tlabel\na b\tx\nc\ty\n")
+    task = load_labelled(tmp_path, "mine.tsv")
+    assert task.name == "mine" and task.fingerprint() == load_labelled("", str(path)).fingerprint()
+    write(tmp_path, "other.tsv", "text\tlabel\na b\ty\nc\tx\n")
+    assert load_labelled(tmp_path, "other.tsv").fingerprint() != task.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("title,label\na,x\nb,y\n", "line 1: the header must be text, label; got"),
+        ("", "line 1: the header must be text, label; got nothing"),
+        ("text,label\na,x\nb\n", "line 3: expected a text and a label"),
+        ("text,label\n ,x\nb,y\n", "line 2: expected a text and a label"),
+        ('text,label\n"a,x\nb,y\n', "is a quote sign left open"),
+        ("text,label\na,x\nb,x\n", "2 texts with one label: there is nothing to tell apart"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_line(tmp_path, text, words):
+    write(tmp_path, "mine.csv", text)
+    with pytest.raises(DataError, match=words):
+        load_labelled(tmp_path, "mine.csv")
+
+
+def test_an_unknown_name_is_refused():
+    with pytest.raises(DataError, match="called 'stackexchange': choose from demo, stackoverflow, banking77, amazon"):
+        load_labelled("", "stackexchange")

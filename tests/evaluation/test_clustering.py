@@ -1,0 +1,86 @@
+"""Clusters against labels: known cases, the plain scikit-learn calls, chance, and what is refused."""
+
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity_score, silhouette_score
+
+from lib import runs
+from lib.checks import ConfigError
+from lib.data.labelled import LabelledTexts
+from lib.evaluation.clustering import cluster_scores, evaluate_clustering, k_means, unit_rows
+
+
+def blobs(spread, n=240, topics=4, seed=0):
+    """Directions around `topics` axes, of very different lengths."""
+    random = np.random.default_rng(seed)
+    labels = np.arange(n) % topics
+    vectors = np.eye(8, dtype=np.float32)[labels] + spread * random.normal(size=(n, 8))
+    return (vectors * random.uniform(0.1, 10, size=(n, 1))).astype(np.float32), [f"topic {x}" for x in labels]
+
+
+def values(vectors, labels, **options):
+    return cluster_scores(vectors, labels, **options).groupby("metric").value.mean()
+
+
+def test_directions_that_stand_apart_are_found_whatever_their_length():
+    vectors, labels = blobs(0.05)
+    scores = cluster_scores(vectors, labels, clusters=4, seeds=range(8))
+    best = scores[scores.seed == scores.loc[scores[scores.metric == "ari"].value.idxmax(), "seed"]]
+    best = best.set_index("metric").value
+    assert best["v_measure"] == pytest.approx(100) and best["ari"] == pytest.approx(100) and best["silhouette"] > 90
+    by_length = KMeans(4, n_init=1, random_state=0).fit_predict(vectors)
+    assert adjusted_rand_score(labels, by_length) < 0.9
+
+
+def test_equals_the_plain_calls():
+    vectors, labels = blobs(0.5, seed=3)
+    scores = values(vectors, labels, clusters=5, seeds=[2])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = KMeans(5, n_init=1, random_state=2).fit_predict(unit)
+    one, two = homogeneity_score(labels, found), completeness_score(labels, found)
+    assert scores["v_measure"] == pytest.approx(200 * one * two / (one + two), abs=1e-6)
+    assert scores["ari"] == pytest.approx(100 * adjusted_rand_score(labels, found), abs=1e-6)
+    assert scores["silhouette"] == pytest.approx(100 * silhouette_score(unit, found, metric="cosine"), abs=1e-3)
+
+
+def test_labels_that_the_vectors_know_nothing_of_score_nothing():
+    vectors, labels = blobs(0.5)
+    shuffled = np.random.default_rng(1).permutation(labels)
+    assert abs(values(vectors, shuffled, clusters=4)["ari"]) < 3
+    assert values(vectors, labels, clusters=4)["ari"] > 20
+
+
+def test_more_clusters_than_labels_and_the_rows_of_an_encoder():
+    vectors, labels = blobs(0.3)
+    texts = tuple(f"text {i % 200}" for i in range(240))  # some twice
+    task, calls = LabelledTexts("toy", texts, tuple(labels)), []
+
+    def encode(asked):
+        calls.append(len(asked))
+        return vectors[[int(text.split()[1]) for text in asked]]
+
+    rows = evaluate_clustering(encode, task, clusters=(0, 9), seeds=(0, 1))
+    assert calls == [200] and rows.aggregation.unique().tolist() == ["mean of 2 starts"]
+    assert rows.protocol.unique().tolist() == [f"K-Means, k {k}, vectors of length 1, 240 texts" for k in (4, 9)]
+    own = cluster_scores(vectors[[int(t.split()[1]) for t in texts]], labels, clusters=9, seeds=(0, 1))
+    expected = own[own.metric == "ari"].value.mean()
+    assert rows[rows.protocol.str.contains("k 9") & (rows.metric == "ari")].value.item() == pytest.approx(expected)
+
+
+def test_rows_without_a_direction_are_zero():
+    rows = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 0.0]]))
+    np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 0], [0, 0]], rtol=1e-6)
+
+
+def test_what_makes_no_sense_is_refused(tmp_path):
+    vectors, labels = blobs(0.1, n=10)
+    with pytest.raises(ValueError, match="10 texts cannot be put into 11 clusters: ask for 2 to 10"):
+        k_means(vectors, 11)
+    with pytest.raises(ValueError, match="3 labels for 10 texts"):
+        cluster_scores(vectors, labels[:3], clusters=2)
+    plan = runs.Plan("demo")
+    with pytest.raises(ConfigError, match="clusters 601: demo has 600 texts"):
+        plan.clustering(["demo"], tmp_path, clusters=[0, 601])
+    with pytest.raises(ConfigError, match=r"clustering_tasks \['demo', 'demo'\] names one twice"):
+        plan.clustering(["demo", "demo"], tmp_path)
