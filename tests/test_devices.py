@@ -18,11 +18,13 @@ import lib.analysis
 import lib.evaluation
 from lib.analysis import attention, cost, geometry
 from lib.data import STSTask, Subset
+from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
 from lib.data.transfer import Split, TransferTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
-from lib.evaluation import beir, evaluate_transfer, in_domain_retrieval, interface, sts, transfer
+from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, mteb_tasks, sts, transfer
+from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.logistic_regression import Classifiers, fit_classifiers
 from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
 from lib.training import dev_metrics
@@ -88,6 +90,7 @@ def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
     }
     documents = {str(i): text for i, text in enumerate(given.texts)}
     given.collection = RetrievalTask("toy", "test", {"q": "snow"}, documents, {"q": {"1": 1}})
+    given.topics = LabelledTexts("toy", tuple(given.texts), tuple("ab" * 5))
     monkeypatch.setattr(transfer, "load_transfer", lambda folder, name: tasks[name])
     return given
 
@@ -122,8 +125,9 @@ EVALUATION = {
     dev_metrics: lambda g: dev_metrics(g.encoder.encode, g.task),
     in_domain_retrieval: lambda g: in_domain_retrieval(g.encoder.encode, g.first, g.second, g.gold),
     top_k: lambda g: top_k(g.vectors[0][:3], g.vectors[0], 2),
+    evaluate_clustering: lambda g: evaluate_clustering(g.encoder.encode, g.topics).value.to_numpy(),
     evaluate_retrieval: lambda g: evaluate_retrieval(g.encoder.encode, g.collection).value.to_numpy(),
-    beir.evaluate_beir: lambda g: beir.evaluate_beir(g.encoder.encode, {}).value.to_numpy(),
+    mteb_tasks.evaluate_mteb: lambda g: mteb_tasks.evaluate_mteb(g.encoder.encode, {}).value.to_numpy(),
     nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
     evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2"), mode="fast"),
     fit_classifiers: lambda g: [fit_classifiers(**g.data, **g.fits, setting=mode) for mode in MODES],

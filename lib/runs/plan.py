@@ -25,9 +25,9 @@ from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, in_domain_retrieval
-from lib.evaluation.beir import evaluate_beir, load_beir
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
+from lib.evaluation.mteb_tasks import BEIR_TASKS, FIGURE_5_TASKS, evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
 from lib.progress import is_wanted, progress
 from lib.runs import store, times
@@ -246,14 +246,25 @@ class Plan:
         for task in [load_retrieval(data_dir, name) for name in names]:
             self._evaluation("retrieval", task.name, task.fingerprint(), partial(evaluate_retrieval, task=task))
         self._check_once("beir_tasks", beir)
-        for name, task in load_beir(beir).items():
-            self._evaluation("BEIR", name, name, partial(evaluate_beir, tasks={name: task}))
+        for name, task in load_mteb(beir, BEIR_TASKS, "beir_tasks", data_dir).items():
+            self._evaluation("BEIR", name, task.key(), partial(evaluate_mteb, tasks={name: task}))
         if pairs:
             task = load_sts(data_dir, pairs)
             sides = {"sentences1": task.sentences1, "sentences2": task.sentences2, "gold": task.gold}
             for queries in ("first", "both"):
                 ask = partial(in_domain_retrieval, queries=queries, **sides)
                 self._evaluation("in-domain retrieval", queries, task.fingerprint(), ask)
+
+    def mteb(self, names: Sequence[str], data_dir: Path) -> None:
+        """Tasks of FIGURE_5_TASKS that `evaluate` takes as `MTEB`, read now.
+
+        Raises:
+            ConfigError: a name twice, or unknown.
+            DataError: a task that cannot be fetched.
+        """
+        self._check_once("mteb_tasks", names)
+        for name, task in load_mteb(names, FIGURE_5_TASKS, "mteb_tasks", data_dir).items():
+            self._evaluation("MTEB", name, task.key(), partial(evaluate_mteb, tasks={name: task}))
 
     def clustering(self, names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> None:
         """The texts whose clusters `evaluate` compares with their labels as `clustering`, read now.
@@ -382,7 +393,7 @@ class Plan:
 
     def evaluate(self, kind: str, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
         """Result rows (ROW_COLUMNS) of the evaluations declared as `transfer`, `retrieval`, `BEIR`, `in-domain
-        retrieval` or `clustering`; none where none was declared. Labels as in `score`."""
+        retrieval`, `clustering` or `MTEB`; none where none was declared. Labels as in `score`."""
         return self._scores.of_kind(kind, encoder, self._labels(), **labels)
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:
