@@ -112,6 +112,9 @@ ANALYSIS = {
     cost.without_layer_norms: lambda g: cost.without_layer_norms(g.encoder, 1).encode(g.texts),
     geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
+    geometry.dimension_agreement: lambda g: [
+        list(geometry.dimension_agreement(x[:5], x[5:]).values()) for x in g.vectors
+    ],
     geometry.singular_values: lambda g: [geometry.singular_values(x) for x in g.vectors],
     geometry.whitening: lambda g: [geometry.whitening(x)(x) for x in g.vectors],
     geometry.attention_entropy: lambda g: geometry.attention_entropy(g.attention),

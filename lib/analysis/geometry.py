@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lib.losses.dimension_contrast import cross_correlation
+
 Vectors = Tensor | np.ndarray
 
 
@@ -47,6 +49,21 @@ def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
         not_later = torch.ones_like(exponent, dtype=torch.bool).tril()  # every pair counts once
         parts.append(torch.logsumexp(exponent.masked_fill(not_later, -math.inf).flatten(), 0))
     return torch.logsumexp(torch.stack(parts), 0) - math.log(len(x) * (len(x) - 1) / 2)
+
+
+def dimension_agreement(x: Vectors, y: Vectors) -> dict[str, float]:
+    """What MSSE's dimension-level contrast asks for, on pairs of any texts: `own`, the mean correlation of a dimension
+    with itself in the partners (higher is better), and `others`, the root mean square of that with other dimensions.
+
+    x, y: [N, D], row i of each is a pair; centred columns (MSSE Eq. 3). Independent columns have others near 1 / sqrt(N).
+
+    Raises:
+        ValueError: shapes that do not fit, or fewer than two pairs.
+    """
+    correlation = cross_correlation(_tensor(x).double(), _tensor(y).double())  # [D, D]
+    own, size = correlation.diagonal(), len(correlation)
+    others = (correlation.square().sum() - own.square().sum()) / max(1, size * (size - 1))
+    return {"own": float(own.mean()), "others": float(others.sqrt())}
 
 
 def attention_entropy(probabilities: Tensor) -> Tensor:

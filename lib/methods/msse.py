@@ -45,12 +45,13 @@ class MSSEArguments:
     decoder_heads: int = 1
     decoder_input_dropout: float = 0.825  # of the words that the denoising decoder sees
     lm_head: str = "pretrained"  # where its word head starts: pretrained (saved with the backbone) or fresh (new)
+    swap_every: int = 0  # every so many steps, L_ICM also with other vectors; 0: never; changes no weight
 
     def __post_init__(self) -> None:
         check_types(self)
         check_range("temperature", self.temperature, 0, above=True)
         weights = ("nce_weight", "dimension_weight", "reconstruction_weight")
-        for name in (*weights, "hard_negative_weight", "diagonal_weight", "off_diagonal_weight"):
+        for name in (*weights, "hard_negative_weight", "diagonal_weight", "off_diagonal_weight", "swap_every"):
             check_range(name, getattr(self, name), 0)
         check_choice("projection", self.projection, ("none", "linear"))
         check_choice("dimension_of", self.dimension_of, ("embedding", "cls"))
@@ -74,8 +75,10 @@ class MSSE(Method):
     vectors by what reads them: `encoder` (contrast), `dimensions` and `memory` (decoder).
 
     Logged: `contrastive_gradient`, `dimension_gradient` and `reconstruction_gradient`, the norms of what each weighted
-    term sends into the encoder, that is, of its gradient at the vectors it reads, before any projection. With several
-    processes `reconstruction` is the mean over each process's own sentences, the others are those of the whole batch.
+    term sends into the encoder, that is, of its gradient at the vectors it reads, before any projection; `own_vector`,
+    `other_vector` and `mean_vector`, L_ICM (mean over the tokens, the same noise) with the sentence's vector, with the
+    next sentence's, and with the mean of the batch, which knows nothing of the sentence. With several processes
+    `reconstruction` and the last three are those of each process's own sentences, the others of the whole batch.
     """
 
     Arguments = MSSEArguments
@@ -95,6 +98,8 @@ class MSSE(Method):
             self.training_head = nn.Linear(encoder.dimension, encoder.dimension)
         self.decoder = DECODERS[arguments.decoder](encoder, arguments) if arguments.reconstruction_weight else None
         self.gradients = GradientNorms()
+        self.swapped: dict[str, float] = {}
+        self.register_buffer("step", torch.tensor(0))
 
     def embedders(self) -> dict[str, SentenceEncoder]:
         names = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
@@ -143,12 +148,31 @@ class MSSE(Method):
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
+        if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0 and len(memory) > 1:
+            self.swapped = self.with_other_vectors(memory, input_ids, valid)
+        return self._reconstruction(memory, input_ids, valid, self.arguments.reconstruction_reduce)
+
+    def _reconstruction(self, memory: Tensor, input_ids: Tensor, valid: Tensor, reduce: str) -> Tensor:
         with self.encoder.precision(memory.device):
             logits = self.decoder(memory, input_ids, valid, self.encoder.backbone.embeddings)
-        return token_reconstruction(logits.float(), input_ids[valid], reduce=self.arguments.reconstruction_reduce)
+        return token_reconstruction(logits.float(), input_ids[valid], reduce=reduce)
+
+    @torch.no_grad()
+    def with_other_vectors(self, memory: Tensor, input_ids: Tensor, valid: Tensor) -> dict[str, float]:
+        """L_ICM with the own, the next and the mean vector; training draws the numbers that it would have drawn."""
+        vectors = {"own": memory, "other": memory.roll(-1, 0), "mean": memory.mean(0).expand_as(memory)}
+        devices, losses = [] if memory.device.type == "cpu" else [memory.device], {}
+        for name, h in vectors.items():
+            with torch.random.fork_rng(devices):
+                losses[f"{name}_vector"] = float(self._reconstruction(h, input_ids, valid, "mean"))
+        return losses
 
     def logged(self) -> dict[str, float]:
-        return self.gradients.values()
+        values, self.swapped = self.gradients.values() | self.swapped, {}
+        return values
+
+    def after_step(self) -> None:
+        self.step += 1
 
 
 class DenoisingDecoder(nn.Module):

@@ -10,6 +10,7 @@ from lib.analysis.geometry import (
     attention_entropy,
     attention_shares,
     cls_energy,
+    dimension_agreement,
     singular_values,
     uniformity,
     whitening,
@@ -96,3 +97,16 @@ def test_attention_shares_are_those_of_the_obvious_loop():
                         expected[groups[n, key]] += attention[layer, n, head, query, key].item() / 3 / length
             assert shares[layer, n].tolist() == pytest.approx(expected, abs=1e-6)
     torch.testing.assert_close(shares.sum(-1), torch.ones(2, 2))
+
+
+def test_dimension_agreement_is_that_of_the_obvious_loop():
+    x = np.random.default_rng(0).normal(size=(30, 4)) + 5
+    y = (
+        x @ np.array([[1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0.5, 0, 0, -1]]).T
+    )  # the second and third change places
+    table = np.corrcoef(x.T, y.T)[:4, 4:]
+    off = [table[i, j] ** 2 for i in range(4) for j in range(4) if i != j]
+    agreement = dimension_agreement(x, y)
+    assert agreement["own"] == pytest.approx(np.diag(table).mean())
+    assert agreement["others"] == pytest.approx(np.mean(off) ** 0.5)
+    assert dimension_agreement(x, 3 * x - 1)["own"] == pytest.approx(1)

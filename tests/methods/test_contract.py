@@ -30,13 +30,16 @@ ARGUMENTS = {
     "micse": AMI | {"queue_size": 24},
     "mirror_bert": AMI,
     "mlm": {"condenser_weight": 1.0, "late_layers": 1},
-    "msse": {"projection": "linear"},
+    "msse": {"projection": "linear", "swap_every": 1},
     "simcse": {"mlm_weight": 0.1},
     "tncse": {"second_backbone": "SECOND"},
 }
 LOGGED = {
     "infocse": ("auxiliary_gradient", "contrastive_gradient", "own_vector", "other_vector"),
-    "msse": ("contrastive_gradient", "dimension_gradient", "reconstruction_gradient"),
+    "msse": (
+        *(f"{term}_gradient" for term in ("contrastive", "dimension", "reconstruction")),
+        *(f"{which}_vector" for which in ("own", "other", "mean")),
+    ),
 }
 WRAPPED = sorted(set(ARGUMENTS) - {"mlm"})
 

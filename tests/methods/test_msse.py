@@ -181,7 +181,7 @@ def test_a_sentence_alone_is_its_own_positive_and_dropout_the_only_difference(be
     still, moved = build(bert), build(bert, dropout=0.2)
     at = [m.between_dimensions(**m.embed(inputs).by_role("dimensions")).item() for m in (still, moved)]
     h = still.encoder(*inputs.column("anchor"))
-    assert at[0] == pytest.approx(float(dimension_contrast(h, h)), rel=1e-4) and at[1] != pytest.approx(at[0], rel=1e-3)
+    assert at[0] == pytest.approx(dimension_contrast(h, h).item(), rel=1e-4) and at[1] != pytest.approx(at[0], rel=1e-3)
 
 
 def test_the_norms_in_the_history_are_those_of_the_gradients_at_the_vectors(bert, sentences, batch):
@@ -201,6 +201,27 @@ def test_the_norms_in_the_history_are_those_of_the_gradients_at_the_vectors(bert
         gradients = torch.autograd.grad(term, h, retain_graph=True, allow_unused=True)
         expected = torch.cat([g.flatten() for g in gradients if g is not None]).norm().item()
         assert logged[name] == pytest.approx(expected, rel=1e-3), name
+
+
+def test_other_vectors_rebuild_worse_with_the_same_noise_and_disturb_nothing(bert, sentences, batch):
+    settings = {"decoder": "positionwise", "reconstruction_reduce": "sum"}
+    plain, looking = build(bert, dropout=0.1, **settings), build(bert, dropout=0.1, swap_every=2, **settings)
+    inputs, seen = pairs(batch, plain, sentences), []
+    for _ in range(3):
+        terms = []
+        for method in (plain, looking):
+            torch.manual_seed(5)
+            terms.append({name: term.item() for name, term in method(inputs).items()})
+            method.after_step()
+        assert terms[0] == terms[1]
+        seen.append({name for name in looking.logged() if name.endswith("vector")})
+    assert seen == [{"own_vector", "other_vector", "mean_vector"}, set(), {"own_vector", "other_vector", "mean_vector"}]
+    memory = plain.encoder(*inputs.column("anchor"))
+    ids, mask = inputs.column("anchor")
+    losses = plain.with_other_vectors(memory, ids, mask.bool())
+    own = plain._reconstruction(memory, ids, mask.bool(), "mean").item()
+    other = plain._reconstruction(memory.roll(-1, 0), ids, mask.bool(), "mean").item()
+    assert losses["own_vector"] == pytest.approx(own) and losses["other_vector"] == pytest.approx(other) != own
 
 
 def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):
