@@ -176,6 +176,13 @@ class SentenceEncoder(nn.Module):
         output = self._run(poolings, input_ids, attention_mask)
         return {name: self._read(name, output, input_ids, attention_mask) for name in poolings}
 
+    def layer_readings(self, input_ids: Tensor, attention_mask: Tensor, layers: Sequence[int]) -> Tensor:
+        """[layers, N, H] in float32: one pass, pooled from each of these layers (-1 the last) as the embedding is from
+        the last one, without any projection. For poolings that read one layer."""
+        hidden = self.run_backbone(input_ids, attention_mask, output_hidden_states=True).hidden_states
+        outputs = [BaseModelOutput(last_hidden_state=hidden[layer]) for layer in layers]
+        return torch.stack([self._read(self.pooling, output, input_ids, attention_mask) for output in outputs])
+
     def _run(self, poolings: Sequence[str], input_ids: Tensor, attention_mask: Tensor, **reads: Any) -> Any:
         """The backbone's output, with what these poolings read of it."""
         layers = {POOLINGS[name].layers for name in poolings}

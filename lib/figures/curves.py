@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from lib.figures.style import COLOURS, CYCLE, OUTSIDE, SCORE, backbone_panels, colour, widen
 
@@ -211,6 +212,7 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)
             ax.set(xlabel="step", title=title)
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         row[0].set_ylabel(backbone, fontsize=11)
         row[-1].legend(**OUTSIDE)
     return fig

@@ -5,6 +5,7 @@ from lib.losses.contrastive_tension import contrastive_tension
 from lib.losses.dimension_contrast import dimension_contrast
 from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
+from lib.losses.mutual_reconstruction import mutual_reconstruction
 from lib.losses.replaced_tokens import replaced_token_detection
 from lib.losses.tensor_modulus import tensor_modulus
 from lib.losses.token_reconstruction import token_reconstruction
@@ -18,6 +19,7 @@ __all__ = [
     "info_nce",
     "mask_tokens",
     "masked_lm",
+    "mutual_reconstruction",
     "positives_only",
     "replaced_token_detection",
     "tensor_modulus",

@@ -13,12 +13,14 @@ from lib.methods.ct import CT
 from lib.methods.diffcse import DiffCSE
 from lib.methods.distill import Distill
 from lib.methods.infocse import InfoCSE
+from lib.methods.informin_cl import InforMinCL
 from lib.methods.jtcse import JTCSE
 from lib.methods.micse import MiCSE
 from lib.methods.mirror_bert import MirrorBERT
 from lib.methods.mlm import MLM
 from lib.methods.msse import MSSE
 from lib.methods.simcse import SimCSE
+from lib.methods.sscl import SSCL
 from lib.methods.tncse import TNCSE
 
 REGISTRY: dict[str, type[Method]] = {
@@ -26,12 +28,14 @@ REGISTRY: dict[str, type[Method]] = {
     "diffcse": DiffCSE,
     "distill": Distill,
     "infocse": InfoCSE,
+    "informin_cl": InforMinCL,
     "jtcse": JTCSE,
     "micse": MiCSE,
     "mirror_bert": MirrorBERT,
     "mlm": MLM,
     "msse": MSSE,
     "simcse": SimCSE,
+    "sscl": SSCL,
     "tncse": TNCSE,
 }
 

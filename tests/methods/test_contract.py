@@ -26,12 +26,14 @@ ARGUMENTS = {
     "diffcse": {"generator": "SECOND"},
     "distill": {"teacher": "SECOND"},
     "infocse": {"auxiliary_weight": 0.1, "rtd_weight": 0.1, "generator": "SECOND", "head": "random", "swap_every": 1},
+    "informin_cl": {"mlm_weight": 0.1},
     "jtcse": {"second_backbone": "SECOND", "cross_attention_layers": 2},
     "micse": AMI | {"queue_size": 24},
     "mirror_bert": AMI,
     "mlm": {"condenser_weight": 1.0, "late_layers": 1},
     "msse": {"projection": "linear", "swap_every": 1},
     "simcse": {"mlm_weight": 0.1},
+    "sscl": {"negative_layers": 1},
     "tncse": {"second_backbone": "SECOND"},
 }
 LOGGED = {

@@ -1,0 +1,83 @@
+"""SSCL (Chen et al., ACL 2023, arXiv 2305.06154): the sentence's vectors of earlier layers as further negatives, against
+over-smoothing. Facts from the authors' code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lib.checks import ConfigError, check_range
+from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.encoders.pooling import POOLINGS
+from lib.losses import info_nce
+from lib.methods.base import Views
+from lib.methods.simcse import SimCSE, SimCSEArguments, with_positive
+
+
+@dataclass(frozen=True)
+class SSCLArguments(SimCSEArguments):
+    negative_layers: int = 2  # how many layers below the last one give negatives
+    layers_weight: float = 0.5  # of the term with them; the rest is SimCSE's
+    layers_gradient: bool = True  # into the negatives too (code), or not
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("negative_layers", self.negative_layers, 1)
+        check_range("layers_weight", self.layers_weight, 0, 1)
+        if self.dropout_masks != "independent":
+            raise ConfigError("sscl reads both views from one pass: leave dropout_masks independent.")
+
+
+class SSCL(SimCSE):
+    """Terms of SimCSE times 1 - w, and `layers` times w = layers_weight: InfoNCE whose denominator also has the cosines
+    of an anchor with both views of all sentences, its own among them, pooled from the layers below the last one as the
+    embedding is pooled from the last, and read through the same projection. Views name them `layer -2`, `layer -3`, ...
+
+    Raises:
+        ConfigError: the backbone has not so many layers, or the pooling reads more than one.
+    """
+
+    Arguments = SSCLArguments
+
+    def __init__(self, encoder: SentenceEncoder, arguments: SSCLArguments) -> None:
+        super().__init__(encoder, arguments)
+        depth = encoder.backbone.config.num_hidden_layers
+        if arguments.layers_weight and arguments.negative_layers >= depth:
+            raise ConfigError(
+                f"negative_layers must be below the backbone's {depth} layers, not {arguments.negative_layers}."
+            )
+        if arguments.layers_weight and POOLINGS[encoder.pooling].layers != "last":
+            raise ConfigError(f"sscl pools single layers: choose cls, mean or mask_prompt, not {encoder.pooling}.")
+        self.places = tuple(-2 - i for i in range(arguments.negative_layers if arguments.layers_weight else 0))
+
+    def embedders(self) -> dict[str, SentenceEncoder]:
+        return {"encoder": self.encoder} | {f"layer {place}": self.encoder for place in self.places}
+
+    def embed(self, batch: Batch) -> Views:
+        if not self.places:
+            return super().embed(batch)
+        input_ids, mask, roles = with_positive(batch)
+        read = self.encoder.layer_readings(input_ids.flatten(0, 1), mask.flatten(0, 1), (-1, *self.places))
+        z = read.unflatten(1, (-1, len(roles)))  # [layers, N, S, D]
+        if self.encoder.projection is not None:
+            z = torch.cat([self.encoder.projection(z[:1]), z[1:]])
+        below = z[1:] if self.arguments.layers_gradient else z[1:].detach()
+        return Views(dict(zip(self.embedders(), [z[0], *below], strict=True)), roles)
+
+    def project(self, views: Views) -> Views:
+        if self.training_head is None:
+            return views
+        return views.replace(embeddings={name: self.training_head(z) for name, z in views.embeddings.items()})
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        terms, arguments = super().loss(views, batch), self.arguments
+        if self.places:
+            weight, both = arguments.layers_weight, [views.roles.index(role) for role in ("anchor", "positive")]
+            below = [views.embeddings[f"layer {place}"][:, both].flatten(0, 1) for place in self.places]
+            z = views.by_role()
+            loss = info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, queue=torch.cat(below))
+            terms = {name: (1 - weight) * term for name, term in terms.items()} | {"layers": weight * loss}
+        return terms

@@ -1,0 +1,80 @@
+"""SSCL: the negatives of the layers below the last one, who gets gradient, what is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from lib import runs
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder
+from lib.methods import REGISTRY
+
+SSCL, SimCSE = REGISTRY["sscl"], REGISTRY["simcse"]
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(1)
+    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
+    BertModel(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)
+
+
+def build(folder, kind=SSCL, pooling="cls", **arguments):
+    torch.manual_seed(0)
+    return kind(
+        SentenceEncoder.from_pretrained(folder, dropout=0.0, pooling=pooling), kind.Arguments(**arguments)
+    ).train()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("layers", [1, 3])
+def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
+    method = build(bert, pooling=pooling, negative_layers=layers, temperature=0.1)
+    inputs = batch(method, sentences[:6], sentences[6:12], roles=("anchor", "positive"))
+
+    def read(role, layer):
+        ids, mask = inputs.column(role)
+        hidden = method.encoder.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+        hidden, keep = hidden[layer], mask.unsqueeze(-1).float()
+        pooled = hidden[:, 0] if pooling == "cls" else (hidden * keep).sum(1) / keep.sum(1)
+        return F.normalize(method.training_head(pooled), dim=-1)
+
+    z1, z2 = read("anchor", -1), read("positive", -1)
+    logits = [z1 @ z2.T]
+    for layer in range(-2, -2 - layers, -1):
+        logits += [z1 @ read("anchor", layer).T, z1 @ read("positive", layer).T]
+    target = torch.arange(6)
+    terms = method(inputs)
+    plain = F.cross_entropy(logits[0] / 0.1, target)
+    torch.testing.assert_close(terms["info_nce"], plain / 2, rtol=1e-4, atol=1e-5)
+    against = F.cross_entropy(torch.cat(logits, 1) / 0.1, target)
+    torch.testing.assert_close(terms["layers"], against / 2, rtol=1e-4, atol=1e-5)
+    assert against > plain
+
+
+@pytest.mark.parametrize("flows", [True, False])
+def test_gradient_into_the_negatives(bert, sentences, batch, flows):
+    method = build(bert, layers_gradient=flows, projection="none")
+    views = method.embed(batch(method, sentences[:6]))
+    assert views.embeddings["layer -2"].requires_grad is flows and views.embeddings["encoder"].requires_grad
+
+
+def test_without_its_weight_it_is_simcse(bert, sentences, batch):
+    off, plain = build(bert, layers_weight=0.0), build(bert, SimCSE)
+    inputs = batch(off, sentences[:8])
+    assert set(off.embedders()) == {"encoder"} and off(inputs)["info_nce"].item() == plain(inputs)["info_nce"].item()
+
+
+def test_what_does_not_fit_is_refused_before_training(bert, corpus_file):
+    config = RunConfig(backbone=bert, corpus=str(corpus_file), method="sscl", batch_size=16)
+    with pytest.raises(ConfigError, match="negative_layers must be below the backbone's 4 layers, not 4"):
+        runs.preflight(config.replace(negative_layers=4))
+    with pytest.raises(ConfigError, match="sscl pools single layers: choose cls, mean or mask_prompt"):
+        runs.preflight(config.replace(pooling="first_last_mean"))
+    with pytest.raises(ConfigError, match="one pass"):
+        config.replace(dropout_masks="identical")
