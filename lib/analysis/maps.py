@@ -18,7 +18,7 @@ def layout(vectors: np.ndarray, kind: str = "tsne", *, seed: int = 0) -> np.ndar
     """A map [n, 2] of vectors [n, D], taken at length 1, by their first principal components.
 
     Args:
-        kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine).
+        kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine of the centred components).
 
     Raises:
         ValueError: unknown kind, or fewer than five vectors.

@@ -1,15 +1,21 @@
-"""`python -m lib.data fetch [wiki1m] [nli] [senteval]`: fill data_dir from the hub and say what is whole."""
+"""`python -m lib.data fetch [wiki1m] [nli] [senteval]`: fill data_dir from the hub and say what is whole.
+
+`count-words FILE...` prints the 300 most frequent words of text files as word,count; `check-pool FILE` says whether its
+sentences can be a pool of 3R's: each of these words (--words: of another list) at least twice, at most 32 words each.
+"""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
 import sys
 from pathlib import Path
 
 from lib import paths
 from lib.checks import DataError
-from lib.data import hub, load_corpus, load_sts, load_transfer
-from lib.data.files import manifest
+from lib.data import exemplars, hub, load_corpus, load_sts, load_transfer
+from lib.data.files import manifest, read_lines
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 
@@ -24,14 +30,46 @@ def check(name: str, data_dir: Path) -> str:
     return f"{name}: {len(load_corpus(manifest()['hub']['files'][name], data_dir)):,} rows"
 
 
+def count_words(files: list[str]) -> None:
+    """Print the table."""
+    lines = itertools.chain.from_iterable(read_lines(Path(file)) for file in files)
+    csv.writer(sys.stdout, lineterminator="\n").writerows([("word", "count"), *exemplars.count_words(lines)])
+
+
+def check_pool(file: str, words: str) -> str:
+    """What a good pool is; raises DataError for a bad one."""
+    pool, wanted = exemplars.load_pool(file), exemplars.load_words(words)
+    if faults := exemplars.pool_faults(pool, wanted):
+        raise DataError(f"{file}: {'; '.join(faults)}.")
+    uses = sum(len(exemplars.words_of(sentence)) for sentence in pool)
+    return (
+        f"{file}: {len(pool)} sentences of {uses / len(pool):.0f} words, each of the {len(wanted)} words at least twice"
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     names = list(manifest()["hub"]["files"])
     parser = argparse.ArgumentParser(prog="python -m lib.data", description=__doc__)
-    parser.add_argument("command", choices=["fetch", "check"], help="fetch what is missing, or only check")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(names)}; all by default")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = ["fetch", "check", "count-words", "check-pool"]
+    parser.add_argument("command", choices=commands, help="fetch what is missing, or only check; or see above")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(names)}, all by default; or files")
     parser.add_argument("--data-dir", default="", help="default: CSE_DATA, else data/ in the repository")
+    parser.add_argument("--words", default="", help="a table word,count for check-pool; default: the shipped one")
     arguments = parser.parse_args(argv)
     failed = False
+    if arguments.command in commands[2:]:
+        if not arguments.names:
+            parser.exit(2, f"{arguments.command} needs at least one file.\n")
+        try:
+            if arguments.command == "count-words":
+                count_words(arguments.names)
+            else:
+                for file in arguments.names:
+                    print(check_pool(file, arguments.words))
+        except DataError as error:
+            parser.exit(1, f"{error}\n")
+        return 0
     try:
         data_dir = paths.data_dir(arguments.data_dir)
     except DataError as error:

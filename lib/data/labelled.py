@@ -71,12 +71,13 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
 
 def _read_table(path: Path, header: Sequence[str]) -> tuple[list[str], list[str]]:
     reader = csv.reader(
-        io.StringIO("\n".join(read_lines(path))), delimiter="\t" if path.suffix == ".tsv" else ",", strict=True
+        io.StringIO("\n".join(read_lines(path)).removeprefix("\ufeff")),
+        delimiter="\t" if path.suffix == ".tsv" else ",",
+        strict=True,
     )
     rows = []
     try:
-        for row in reader:
-            rows.append((reader.line_num, row))
+        rows += [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: {error}; is a quote sign left open?") from error
     if not rows or rows[0][1] != list(header):

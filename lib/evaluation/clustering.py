@@ -29,7 +29,8 @@ class Clusters:
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32 [n, D]; a row that is zero or not finite becomes zero."""
-    rows = np.nan_to_num(np.asarray(vectors, dtype=np.float32), posinf=0, neginf=0)
+    rows = np.array(vectors, dtype=np.float32)
+    rows[~np.isfinite(rows).all(1)] = 0
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths == 0, 1, lengths)
 
@@ -57,20 +58,20 @@ def cluster_scores(
 
     Returns:
         seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
-        `silhouette` of the clusters by cosine, among at most SILHOUETTE_SAMPLE texts.
+        `silhouette` of the clusters by cosine, among at most SILHOUETTE_SAMPLE texts (NaN where all texts are in one).
 
     Raises:
         ValueError: see `k_means`, or as many labels as texts were not given.
     """
     if len(labels) != len(vectors):
         raise ValueError(f"{len(labels)} labels for {len(vectors)} texts.")
-    rows = []
+    rows, unit = [], unit_rows(vectors)
     for seed in seeds:
         found = k_means(vectors, clusters, seed=seed).assignment
         values = {name: score(labels, found) for name, score in AGREEMENTS.items()}
         sample = {"sample_size": min(len(vectors), SILHOUETTE_SAMPLE), "random_state": seed}
-        several = len(set(found.tolist())) < len(vectors)
-        values["silhouette"] = silhouette_score(vectors, found, metric="cosine", **sample) if several else np.nan
+        is_defined = 2 <= len(set(found.tolist())) < len(vectors)
+        values["silhouette"] = silhouette_score(unit, found, metric="cosine", **sample) if is_defined else np.nan
         rows += [(seed, name, 100 * float(value)) for name, value in values.items()]
     return pd.DataFrame(rows, columns=["seed", "metric", "value"])
 

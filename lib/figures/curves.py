@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import COLOURS, CYCLE, OUTSIDE, SCORE, backbone_panels, colour, widen
+from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, backbone_panels, colour, widen
 
 _MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
 
@@ -205,9 +205,10 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
                 groups = (np.log(values[quantity]) if is_log else values[quantity]).groupby(values.step)
                 band = groups.agg(["mean", "min", "max"])
                 band = np.exp(band) if is_log else band
-                style = {"color": look["color"], "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
+                shade = METHODS.get(method, look["color"])
+                style = {"color": shade, "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
                 ax.plot(band.index, band["mean"], **style, label=method)
-                ax.fill_between(band.index, band["min"], band["max"], color=look["color"], alpha=0.15, lw=0)
+                ax.fill_between(band.index, band["min"], band["max"], color=shade, alpha=0.15, lw=0)
             if quantity in logarithmic:
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)

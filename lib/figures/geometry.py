@@ -94,8 +94,8 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     """A two-dimensional map of texts, one panel per encoder, coloured by label; with a column cluster there is a second
     row coloured by what K-Means found, with the mean place of every cluster (MSSE, Figure 4).
 
-    frame: encoder, x, y, label, perhaps cluster (whole numbers). A cluster has the colour of the label that it shares
-    most texts with, one each; clusters beyond the number of labels are grey.
+    frame: encoder, x, y, label, perhaps cluster (whole numbers). Clusters and labels are matched one to one, with as
+    many common texts in all as possible, and share their colour; clusters beyond the number of labels are grey.
     """
     rows = ["label", "cluster"] if "cluster" in frame else ["label"]
     encoders, labels = frame.encoder.unique(), sorted(frame.label.unique())

@@ -6,6 +6,7 @@ from lib.losses.dimension_contrast import dimension_contrast
 from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
 from lib.losses.mutual_reconstruction import mutual_reconstruction
+from lib.losses.redundancy import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.replaced_tokens import replaced_token_detection
 from lib.losses.tensor_modulus import tensor_modulus
 from lib.losses.token_reconstruction import token_reconstruction
@@ -15,12 +16,15 @@ __all__ = [
     "IGNORED",
     "attention_mutual_information",
     "contrastive_tension",
+    "deviations",
     "dimension_contrast",
     "info_nce",
     "mask_tokens",
     "masked_lm",
     "mutual_reconstruction",
     "positives_only",
+    "reduce_redundancy",
+    "redundant_dimensions",
     "replaced_token_detection",
     "tensor_modulus",
     "token_reconstruction",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -26,9 +27,14 @@ def cross_correlation(h: Tensor, h_pos: Tensor, *, normalise: str = "zscore") ->
         raise ValueError(f"h {tuple(h.shape)} and h_pos {tuple(h_pos.shape)} must both be [N, D].")
     if len(h) < 2:
         raise ValueError("columns are compared over a batch: give at least two sentences.")
-    if normalise == "zscore":
-        h, h_pos = h - h.mean(0), h_pos - h_pos.mean(0)
-    return F.normalize(h, dim=0, eps=1e-8).T @ F.normalize(h_pos, dim=0, eps=1e-8)
+    return _unit_columns(h, normalise).T @ _unit_columns(h_pos, normalise)
+
+
+def _unit_columns(h: Tensor, normalise: str) -> Tensor:
+    """Columns of length 1, centred for `zscore`; constant ones are zero, without the huge gradient of their direction."""
+    centred = h - h.mean(0) if normalise == "zscore" else h
+    is_constant = centred.norm(dim=0) <= 1e-6 * h.norm(dim=0)
+    return F.normalize(torch.where(is_constant, 0.0, centred), dim=0, eps=1e-8)
 
 
 def dimension_contrast(

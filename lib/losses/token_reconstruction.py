@@ -11,7 +11,8 @@ def token_reconstruction(
 ) -> Tensor:
     """L_ICM = -sum_i sum_j log q(x_ij | h_i): how badly a decoder rebuilds the sentences from their vectors.
 
-    It bounds I(h, s) from below, up to the constant entropy of the sentences (Barber, Agakov; Eq. 8).
+    Minus its sum, plus the constant entropy of the sentences, bounds I(h, s) from below for a decoder that sees h alone
+    (Barber, Agakov; Eq. 8). A decoder that also sees noisy words bounds less: what h adds to them.
 
     Args:
         logits: [..., V].

@@ -29,6 +29,11 @@ class Needs:
     files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
     encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
     generators: Mapping[str, str] = field(default_factory=dict)  # argument -> masked-language model that it names
+    texts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # argument -> file of sentences or words; empty: the shipped one
+    fixed_targets: bool = False  # the loss compares embeddings with vectors that do not come from this batch
+    projected_negatives: bool = False  # Views.negatives lie behind the projection
     sentence_views: bool = True  # `embed` gives embeddings that a wrapper can change
     splits_long_rows: bool = False  # a text longer than max_length becomes several rows; otherwise it is cut
     groups_lengths: bool = False  # rows of similar length share a batch: less padding, less chance

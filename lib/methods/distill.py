@@ -35,7 +35,7 @@ class Distill(Method):
 
     @classmethod
     def needs(cls, arguments: DistillArguments) -> Needs:
-        return Needs(passes=1, encoders={"teacher": arguments.teacher})
+        return Needs(passes=1, encoders={"teacher": arguments.teacher}, fixed_targets=True)
 
     def __init__(self, encoder: SentenceEncoder, arguments: DistillArguments) -> None:
         super().__init__(encoder, arguments)

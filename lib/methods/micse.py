@@ -17,7 +17,7 @@ from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
 from lib.losses import info_nce, positives_only
-from lib.methods.base import Method, Views
+from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import AMIArguments, AttentionTerm, MomentumQueue
 
 
@@ -48,6 +48,10 @@ class MiCSE(Method):
     """Terms `info_nce` (Eq. 2) and `ami` (Eq. 3): the same sentence twice, dropout makes the two views."""
 
     Arguments = MiCSEArguments
+
+    @classmethod
+    def needs(cls, arguments: MiCSEArguments) -> Needs:
+        return Needs(projected_negatives=arguments.queue_size > 0)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MiCSEArguments) -> None:
         super().__init__(encoder, arguments)

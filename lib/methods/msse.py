@@ -1,8 +1,9 @@
 """MSSE (anonymous ACL submission, "Harnessing Dimension-level Contrastive Learning and Information Compensation"):
 sentences are told apart, dimensions are told apart, and a decoder has to rebuild the sentence from its vector.
 
-Where paper and authors' code disagree, the defaults are the paper's; the code trains with another projection, other
-weights and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
+Where paper and authors' code disagree, the defaults are the paper's, but for three things: L_DCM is a mean over D^2
+(neither), the mean over tokens in L_ICM and the decoder are the code's. The code also has a projection, other weights
+and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from lib.checks import ConfigError, check_choice, check_range, check_types
 from lib.data import Batch
-from lib.distributed import own_rows
+from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
@@ -78,7 +79,7 @@ class MSSE(Method):
     term sends into the encoder, that is, of its gradient at the vectors it reads, before any projection; `own_vector`,
     `other_vector` and `mean_vector`, L_ICM (mean over the tokens, the same noise) with the sentence's vector, with the
     next sentence's, and with the mean of the batch, which knows nothing of the sentence. With several processes
-    `reconstruction` and the last three are those of each process's own sentences, the others of the whole batch.
+    `reconstruction` and all that is logged are those of each process's own sentences, the other terms of the whole batch.
     """
 
     Arguments = MSSEArguments
@@ -144,13 +145,16 @@ class MSSE(Method):
         return dimension_contrast(anchor, positive, **how)
 
     def rebuild(self, memory: Tensor, batch: Batch) -> Tensor:
-        """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too."""
+        """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too. With
+        pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing."""
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
         if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0 and len(memory) > 1:
             self.swapped = self.with_other_vectors(memory, input_ids, valid)
-        return self._reconstruction(memory, input_ids, valid, self.arguments.reconstruction_reduce)
+        loss = self._reconstruction(memory, input_ids, valid, self.arguments.reconstruction_reduce)
+        shares = processes().num_processes  # DDP takes the mean over the processes, a sum wants all of them
+        return loss * shares if self.arguments.reconstruction_reduce == "sum" else loss
 
     def _reconstruction(self, memory: Tensor, input_ids: Tensor, valid: Tensor, reduce: str) -> Tensor:
         with self.encoder.precision(memory.device):
@@ -179,8 +183,9 @@ class DenoisingDecoder(nn.Module):
     """Transformer layers that see the words of the sentence, most of their entries dropped, and its vector (DenoSent's
     design, in MSSE's code): every word attends to all, so only the dropout makes the vector worth reading.
 
-    The words' embeddings are the encoder's, without gradient; dropout and width of the feed-forward layers are the
-    backbone's; the word head is the backbone's MLM head, a copy that is trained.
+    The words' embeddings are the encoder's (with positions, LayerNorm and the encoder's own dropout), without gradient;
+    dropout and width of the feed-forward layers are the backbone's; the word head is the backbone's MLM head, a copy
+    that is trained.
 
     Raises:
         ConfigError: the heads do not divide the width, or the backbone was saved without an MLM head.

@@ -277,7 +277,9 @@ class Plan:
             DataError: unknown, missing or truncated.
         """
         self._check_once("clustering_tasks", names)
-        for task in [load_labelled(data_dir, name) for name in names]:
+        tasks = [load_labelled(data_dir, name) for name in names]
+        self._check_once("clustering_tasks", [task.name for task in tasks])
+        for task in tasks:
             for k in clusters:
                 if k and not 2 <= k <= len(task):
                     raise ConfigError(

@@ -17,7 +17,7 @@ import torch
 from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
-from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
+from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -110,13 +110,16 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
     for argument, name in config.needs.generators.items():
         generator = shared.once(Generator.from_pretrained, name)
         checksums[argument] = shared.once(Generator.fingerprint, generator)
+    for argument, file in config.needs.texts.items():
+        lines = exemplars.load_pool(file) if argument == "pool" else exemplars.load_words(file)
+        checksums[argument] = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
 
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     """Method and a hash of what the run is: content of the data and the encoders, not where they lie."""
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
-    for argument in (*config.needs.encoders, *config.needs.generators):
+    for argument in (*config.needs.encoders, *config.needs.generators, *config.needs.texts):
         values["method_arguments"].pop(argument)
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -84,12 +84,13 @@ def test_it_vanishes_for_equal_views_whose_dimensions_are_uncorrelated():
 
 
 def test_a_constant_dimension_is_correlated_with_nothing_and_keeps_its_gradient_finite():
-    h, h_pos = draw()
-    h[:, 2] = 4.0
+    h, h_pos = (x.float() for x in draw(100))
+    h[:, 2] = 4.1 + 1e-7 * torch.randn(100)  # what rounding leaves of a constant
     h.requires_grad_()
     loss = dimension_contrast(h, h_pos)
     loss.backward()
-    assert h.grad.isfinite().all() and cross_correlation(h, h_pos)[2].abs().max() < 1e-6
+    assert cross_correlation(h, h_pos)[2].abs().max() == 0
+    assert h.grad.isfinite().all() and h.grad[:, 2].norm() <= h.grad.norm(dim=0).median()
 
 
 def test_the_gradient():

@@ -24,3 +24,16 @@ def batch():
 def inputs(batch, sentences):
     """Function (method with twin encoders, n) -> a batch of n sentences for it."""
     return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
+
+
+@pytest.fixture(scope="session")
+def second(tiny_bert, tmp_path_factory):
+    """Another encoder with the same tokenizer, MLM head included."""
+    import torch
+    from transformers import AutoConfig, AutoTokenizer, BertForPreTraining
+
+    folder = tmp_path_factory.mktemp("second")
+    torch.manual_seed(3)
+    BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
+    return str(folder)

@@ -85,18 +85,6 @@ def registered(monkeypatch):
     monkeypatch.setitem(REGISTRY, "shift", Shift)
 
 
-@pytest.fixture(scope="module")
-def second(tiny_bert, tmp_path_factory):
-    """Another encoder with the same tokenizer, MLM head included."""
-    from transformers import AutoConfig, AutoTokenizer, BertForPreTraining
-
-    folder = tmp_path_factory.mktemp("second")
-    torch.manual_seed(3)
-    BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    return str(folder)
-
-
 def configure(folder, second, name, around="", **changes):
     arguments = {k: second if v == "SECOND" else v for k, v in ARGUMENTS[name].items()}
     method = f"{around}({name})" if around else name
@@ -307,7 +295,7 @@ def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, nam
 
 
 def test_every_method_is_tried_here_and_says_what_it_needs():
-    assert set(ARGUMENTS) | {"identity", "shift"} == set(REGISTRY)
+    assert set(ARGUMENTS) | {"identity", "shift", "three_r"} == set(REGISTRY)
     for name, arguments in ARGUMENTS.items():
         needs = MethodSpec.parse(name).needs(arguments)
         assert needs.roles[0] == "anchor" and needs.passes >= 1 and needs.trained_encoders >= 1

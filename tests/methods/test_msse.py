@@ -204,24 +204,44 @@ def test_the_norms_in_the_history_are_those_of_the_gradients_at_the_vectors(bert
 
 
 def test_other_vectors_rebuild_worse_with_the_same_noise_and_disturb_nothing(bert, sentences, batch):
-    settings = {"decoder": "positionwise", "reconstruction_reduce": "sum"}
-    plain, looking = build(bert, dropout=0.1, **settings), build(bert, dropout=0.1, swap_every=2, **settings)
+    plain, looking = build(bert, dropout=0.1), build(bert, dropout=0.1, swap_every=2)
+    for method in (plain, looking):
+        method.decoder.noise.p = 0.5
     inputs, seen = pairs(batch, plain, sentences), []
     for _ in range(3):
         terms = []
         for method in (plain, looking):
             torch.manual_seed(5)
-            terms.append({name: term.item() for name, term in method(inputs).items()})
+            terms.append({name: term.item() for name, term in method(inputs).items()} | {"next": torch.rand(1).item()})
             method.after_step()
         assert terms[0] == terms[1]
-        seen.append({name for name in looking.logged() if name.endswith("vector")})
+        logged = looking.logged()
+        seen.append({name for name in logged if name.endswith("vector")})
+        if seen[-1]:  # the same noise as the term itself
+            assert logged["own_vector"] == pytest.approx(terms[0]["reconstruction"] / 0.2, rel=1e-5)
     assert seen == [{"own_vector", "other_vector", "mean_vector"}, set(), {"own_vector", "other_vector", "mean_vector"}]
-    memory = plain.encoder(*inputs.column("anchor"))
+    sighted = build(bert, decoder="positionwise")
     ids, mask = inputs.column("anchor")
-    losses = plain.with_other_vectors(memory, ids, mask.bool())
-    own = plain._reconstruction(memory, ids, mask.bool(), "mean").item()
-    other = plain._reconstruction(memory.roll(-1, 0), ids, mask.bool(), "mean").item()
-    assert losses["own_vector"] == pytest.approx(own) and losses["other_vector"] == pytest.approx(other) != own
+    memory = torch.eye(32)[:8]
+    losses = sighted.with_other_vectors(memory, ids, mask.bool())
+    for name, h in {"own": memory, "other": memory.roll(-1, 0), "mean": memory.mean(0).expand(8, -1)}.items():
+        assert losses[f"{name}_vector"] == pytest.approx(sighted._reconstruction(h, ids, mask.bool(), "mean").item())
+    optimizer = torch.optim.Adam(sighted.decoder.parameters(), lr=0.05)
+    for _ in range(60):  # a decoder that has learnt the sentences from their vectors
+        optimizer.zero_grad()
+        sighted._reconstruction(memory, ids, mask.bool(), "mean").backward()
+        optimizer.step()
+    losses = sighted.with_other_vectors(memory, ids, mask.bool())
+    assert losses["own_vector"] + 0.5 < min(losses["mean_vector"], losses["other_vector"])
+
+
+@pytest.mark.parametrize("decoder", ["denoising", "positionwise"])
+def test_bf16_is_close_to_fp32(bert, sentences, batch, decoder):
+    method = build(bert, decoder=decoder)
+    inputs, terms = pairs(batch, method, sentences), []
+    for method.encoder.training_dtype in (None, torch.bfloat16):
+        terms.append({name: term.item() for name, term in method(inputs).items()})
+    assert terms[0] != terms[1] and terms[1] == pytest.approx(terms[0], rel=0.1, abs=0.02)
 
 
 def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):

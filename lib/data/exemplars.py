@@ -1,0 +1,71 @@
+"""3R's frequent words and its pool of sentences made of them (Section 3.2 of the paper)."""
+
+from __future__ import annotations
+
+import csv
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lib import paths
+from lib.checks import DataError
+from lib.data.files import read_lines
+
+FOLDER = paths.root() / "lib" / "assets" / "redundancy"
+PUNCTUATION = string.punctuation + "“”‘’«»–—…"
+WORDS, AT_LEAST, LONGEST = 300, 2, 32  # words of the list; uses of each in a pool; words of a sentence
+
+
+def words_of(sentence: str) -> list[str]:
+    """What white space separates, without punctuation at its ends; case counts (York, King)."""
+    return [word for word in (part.strip(PUNCTUATION) for part in sentence.split()) if word]
+
+
+def count_words(sentences: Iterable[str], size: int = WORDS) -> list[tuple[str, int]]:
+    """The most frequent words and their counts, the most frequent first; equal counts in alphabetical order."""
+    counts = Counter(word for sentence in sentences for word in words_of(sentence))
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size]
+
+
+def load_words(file: str = "") -> tuple[str, ...]:
+    """The frequent words of a table word,count; empty: the shipped 300.
+
+    Raises:
+        DataError: missing, or another header.
+    """
+    path = Path(file).expanduser() if file else FOLDER / "words.csv"
+    header, *rows = list(csv.reader(read_lines(path))) or [[]]
+    if header != ["word", "count"] or not rows:
+        raise DataError(f"{path}: expected a table word,count with a header and at least one row.")
+    return tuple(row[0] for row in rows)
+
+
+def load_pool(file: str = "") -> tuple[str, ...]:
+    """The sentences of a pool, one a line; empty: the shipped 64.
+
+    Raises:
+        DataError: missing, without a sentence, or with one of more than LONGEST words.
+    """
+    path = Path(file).expanduser() if file else FOLDER / "pool.txt"
+    lines = [(number, line.strip()) for number, line in enumerate(read_lines(path), start=1) if line.strip()]
+    if not lines:
+        raise DataError(f"{path} holds no sentence.")
+    for number, line in lines:
+        if len(line.split()) > LONGEST:
+            raise DataError(
+                f"{path}, line {number}: {len(line.split())} words, a pool's sentences have at most {LONGEST}."
+            )
+    return tuple(line for _, line in lines)
+
+
+def pool_faults(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_LEAST) -> list[str]:
+    """What keeps sentences from being a pool of these words, a sentence each; none: nothing."""
+    uses = Counter(word for sentence in pool for word in words_of(sentence))
+    rare = [f"{word} ({uses[word]})" for word in words if uses[word] < at_least]
+    faults = (
+        [f"{len(rare)} of {len(words)} words occur fewer than {at_least} times: {', '.join(rare[:20])}"] if rare else []
+    )
+    if doubled := [text for text, count in Counter(pool).items() if count > 1]:
+        faults.append(f"{len(doubled)} sentences come twice, the first is {doubled[0]!r}")
+    return faults

@@ -1,0 +1,199 @@
+"""3R (redundant representation reduction), around any method that compares views of sentences: where a dimension hardly
+differs between the sentences of a batch, a vector of very common words is taken away before the loss.
+
+The authors' code is not public. What the paper leaves open is an argument here; see the notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lib.checks import ConfigError, check_choice, check_range, check_types
+from lib.data.exemplars import load_pool, load_words
+from lib.encoders import SentenceEncoder
+from lib.encoders.sentence_encoder import pad
+from lib.losses import deviations, reduce_redundancy, redundant_dimensions
+from lib.losses.redundancy import RELAXATIONS
+from lib.methods.base import Method, Needs, Views, Wrapper
+
+LONGEST = 64  # tokens of a pool sentence
+
+
+@dataclass(frozen=True)
+class ThreeRArguments:
+    exemplars: int = 6  # k: pool sentences drawn for each batch (Figure 4)
+    pool: str = ""  # file of sentences, one a line; empty: the shipped 64
+    words: str = ""  # table word,count; empty: the shipped 300. Read by the variants with words alone
+    threshold: float = 0.5  # where c starts; the paper draws it from (0, 1)
+    threshold_rate: float = 1.0e-3  # its own learning rate; 0 keeps it fixed (Table 8)
+    relaxation: str = "straight_through"  # how c gets a gradient: see losses.redundant_dimensions
+    relaxation_width: float = 0.05
+    deviation_gradient: bool = False  # also into the deviations, so that the encoder could dodge the mask
+    redundant_gradient: bool = True  # also into the vector that is taken away
+    redundant_from: str = "pool"  # what it is the mean of: pool sentences, or the words ("token subtraction", Table 3)
+    dimensions: str = "batch"  # where: batch (Eq. 3), all ("overall subtraction"), words ("static identification")
+    operation: str = "subtract"  # or zero: the dimensions are set to 0, nothing is taken away ("dynamic mask")
+    place: str = "embedding"  # of deviations and subtraction: the encoder's embedding, or behind the inner projection
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_range("exemplars", self.exemplars, 1)
+        check_range("threshold", self.threshold, 0, 1)
+        check_range("threshold_rate", self.threshold_rate, 0, 1)
+        check_range("relaxation_width", self.relaxation_width, 0, above=True)
+        check_choice("relaxation", self.relaxation, RELAXATIONS)
+        check_choice("redundant_from", self.redundant_from, ("pool", "words"))
+        check_choice("dimensions", self.dimensions, ("batch", "all", "words"))
+        check_choice("operation", self.operation, ("subtract", "zero"))
+        check_choice("place", self.place, ("embedding", "projection"))
+        if self.operation == "zero" and self.dimensions == "all":
+            raise ConfigError("operation 'zero' with dimensions 'all' would leave nothing of any embedding.")
+
+
+class ThreeR(Wrapper):
+    """The inner method's terms, of reduced embeddings (Eqs. 3 to 5).
+
+    Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
+    redundant vector from the encoder behind it; a queue's negatives are reduced like the embeddings of the first name,
+    without gradient. Training only: what is kept is the encoder. The pool is read with dropout, from random numbers of
+    its own, so that the inner method draws what it draws without 3R.
+
+    Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
+
+    Raises:
+        ConfigError: the pool has fewer sentences than are drawn.
+    """
+
+    Arguments = ThreeRArguments
+
+    @classmethod
+    def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
+        if inner.fixed_targets:
+            raise ConfigError(
+                "three_r changes the views that a loss compares: it means nothing where a target is fixed."
+            )
+        if inner.projected_negatives and arguments.place == "embedding":
+            raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
+        texts = {}
+        if arguments.operation == "subtract" and arguments.redundant_from == "pool":
+            texts["pool"] = arguments.pool
+        if arguments.dimensions == "words" or arguments.redundant_from == "words":
+            texts["words"] = arguments.words
+        return replace(inner, texts={**inner.texts, **texts})
+
+    def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
+        super().__init__(inner, arguments)
+        needs = self.needs(arguments, Needs()).texts
+        self.pool = load_pool(arguments.pool) if "pool" in needs else ()
+        self.words = load_words(arguments.words) if "words" in needs else ()
+        if self.pool and len(self.pool) < arguments.exemplars:
+            raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
+        self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
+        self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
+        self.register_buffer("step", torch.tensor(0))
+        self._seen: dict[str, Tensor] = {}
+        if arguments.dimensions == "words":  # taken in the first step, and then kept
+            for name, encoder in inner.embedders().items():
+                self.register_buffer(_words_buffer(name), torch.full((encoder.dimension,), torch.nan))
+
+    def project(self, views: Views) -> Views:
+        if self.arguments.place == "embedding":
+            return self.inner.project(self.reduce(views, lambda name, h: h))
+        return self.reduce(self.inner.project(views), self._projected)
+
+    def reduce(self, views: Views, read: Any) -> Views:
+        """Views with reduced embeddings; read: (name, pool embeddings [M, D]) -> the same at the place of reduction."""
+        embedders = self.inner.embedders()
+        vectors = self._redundant_vectors({name: e for name, e in embedders.items() if name in views.embeddings}, read)
+        reduced, negatives = {}, views.negatives
+        for at, (name, h) in enumerate(views.embeddings.items()):
+            deviation = self._deviation(name, h[:, 0], vectors)
+            mask = self._mask(deviation)
+            redundant = vectors[name] if self.arguments.operation == "subtract" else None
+            reduced[name] = self._reduced(h, redundant, mask)
+            if at == 0:
+                self._seen = {"redundant": mask.detach().mean(), "deviation": deviation.detach().mean()}
+                if negatives is not None:
+                    taken = None if redundant is None else redundant.detach()
+                    negatives = self._reduced(negatives, taken, mask.detach())
+        return views.replace(embeddings=reduced, negatives=negatives)
+
+    def _reduced(self, h: Tensor, redundant: Tensor | None, mask: Tensor) -> Tensor:
+        return h * (1 - mask) if redundant is None else reduce_redundancy(h, redundant, mask)
+
+    def _mask(self, deviation: Tensor) -> Tensor:
+        arguments = self.arguments
+        if arguments.dimensions == "all":
+            return torch.ones_like(deviation)
+        deviation = deviation if arguments.deviation_gradient else deviation.detach()
+        how = {"relaxation": arguments.relaxation, "width": arguments.relaxation_width}
+        return redundant_dimensions(deviation, self.threshold, **how)
+
+    def _deviation(self, name: str, anchors: Tensor, vectors: dict[str, Tensor]) -> Tensor:
+        """[D] over the batch; of the words, taken once, with dimensions 'words'."""
+        if self.arguments.dimensions != "words":
+            return deviations(anchors)
+        kept = getattr(self, _words_buffer(name))
+        if f"{name}, words" in vectors:
+            kept.copy_(deviations(vectors[f"{name}, words"]).detach())
+        return kept
+
+    def _redundant_vectors(self, embedders: dict[str, SentenceEncoder], read: Any) -> dict[str, Tensor]:
+        """name -> hbar [D]; for deviations of the words also `name, words` -> [W, D]. Each encoder reads a text once."""
+        arguments, read_by, vectors = self.arguments, {}, {}
+        texts: Sequence[str] = self.words if arguments.redundant_from == "words" else self._drawn()
+        for name, encoder in embedders.items():
+            if texts and arguments.operation == "subtract":
+                if id(encoder) not in read_by:
+                    read_by[id(encoder)] = self._embed(encoder, texts)
+                vectors[name] = read(name, read_by[id(encoder)]).mean(0)
+            if arguments.dimensions == "words" and getattr(self, _words_buffer(name)).isnan().any():
+                vectors[f"{name}, words"] = read(name, self._embed(encoder, self.words))
+        return vectors
+
+    def _drawn(self) -> Sequence[str]:
+        """The sentences of this step: drawn without replacement, the same on every process."""
+        rows = np.random.default_rng([self.seed, int(self.step)]).permutation(len(self.pool))
+        return [self.pool[row] for row in rows[: self.arguments.exemplars]]
+
+    def _embed(self, encoder: SentenceEncoder, texts: Sequence[str]) -> Tensor:
+        """[M, D], in the encoder's mode, with random numbers of this step's own."""
+        inputs = pad(encoder.tokenize(texts, LONGEST), encoder.tokenizer.pad_token_id, device=encoder.device)
+        devices = [] if encoder.device.type != "cuda" else [encoder.device]
+        with (
+            torch.random.fork_rng(devices),
+            torch.set_grad_enabled(self.arguments.redundant_gradient and torch.is_grad_enabled()),
+        ):
+            torch.manual_seed(self.seed + int(self.step))
+            return encoder(*inputs)
+
+    def _projected(self, name: str, h: Tensor) -> Tensor:
+        """What the inner method's heads make of pool embeddings [M, D] under this name."""
+        views = self.inner.project(Views({other: h.unsqueeze(1) for other in self.inner.embedders()}, ("anchor",)))
+        return views.embeddings[name].squeeze(1)
+
+    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
+        groups = self.inner.parameter_groups(config)
+        if self.threshold.requires_grad:
+            groups.append({"params": [self.threshold], "weight_decay": 0.0, "lr": self.arguments.threshold_rate})
+        return groups
+
+    def logged(self) -> dict[str, float]:
+        seen = {name: float(value) for name, value in self._seen.items()}
+        return self.inner.logged() | seen | {"threshold": float(self.threshold.detach())}
+
+    def after_step(self) -> None:
+        self.inner.after_step()
+        self.step += 1
+        with torch.no_grad():
+            self.threshold.clamp_(0)  # a deviation is never below 0
+
+
+def _words_buffer(name: str) -> str:
+    return f"deviation_{name}"

@@ -1,0 +1,72 @@
+"""3R's words and pool: counting, the shipped files, the checker and its commands."""
+
+import re
+
+import pytest
+
+from lib.checks import DataError
+from lib.data import __main__ as command
+from lib.data.exemplars import count_words, load_pool, load_words, pool_faults, words_of
+
+
+def test_words_keep_their_case_and_lose_the_punctuation_at_their_ends():
+    assert words_of('The King, of "York" (U.S.) — won 3,000 points.') == [
+        "The",
+        "King",
+        "of",
+        "York",
+        "U.S",
+        "won",
+        "3,000",
+        "points",
+    ]
+    assert count_words(["the cat, the dog", "The dog"], 2) == [("dog", 2), ("the", 2)]
+
+
+def test_the_shipped_pool_is_one():
+    pool, words = load_pool(), load_words()
+    assert len(pool) == 64 and len(words) == len(set(words)) == 300 and words[:3] == ("the", "of", "in")
+    assert pool_faults(pool, words) == []
+
+
+def test_a_bad_pool_is_refused_with_what_is_wrong(tmp_path, capsys):
+    words = tmp_path / "words.csv"
+    words.write_text("word,count\ncat,9\ndog,5\n")
+    bad, good = tmp_path / "bad.txt", tmp_path / "good.txt"
+    bad.write_text("a cat and a dog\na cat and a dog\ncat\n\n")
+    assert pool_faults(load_pool(str(bad)), ["cat", "dog", "cow"]) == [
+        "1 of 3 words occur fewer than 2 times: cow (0)",
+        "1 sentences come twice, the first is 'a cat and a dog'",
+    ]
+    good.write_text("a cat and a dog\nthe dog sees the cat\n")
+    assert command.main(["check-pool", str(good), "--words", str(words)]) == 0
+    assert "2 sentences of 5 words, each of the 2 words at least twice" in capsys.readouterr().out
+    for arguments, words_said in [
+        (["check-pool", str(bad), "--words", str(words)], "come twice"),
+        (["check-pool", str(good)], "300 of 300 words|29[0-9] of 300 words"),
+        (["check-pool", str(tmp_path / "none.txt")], "does not exist"),
+        (["check-pool"], "needs at least one file"),
+    ]:
+        with pytest.raises(SystemExit) as stop:
+            command.main(arguments)
+        assert stop.value.code in (1, 2)
+        assert re.search(words_said, capsys.readouterr().err)
+
+
+def test_counting_from_the_command_line(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("the cat sees the dog.\n")
+    (tmp_path / "b.txt").write_text("the end\n")
+    assert command.main(["count-words", str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == ["word,count", "the,3", "cat,1"]
+
+
+def test_files_that_are_none(tmp_path):
+    (tmp_path / "long.txt").write_text("fine\n" + "word " * 33 + "\n")
+    with pytest.raises(DataError, match="line 2: 33 words, a pool's sentences have at most 32"):
+        load_pool(str(tmp_path / "long.txt"))
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(DataError, match="holds no sentence"):
+        load_pool(str(tmp_path / "empty.txt"))
+    (tmp_path / "list.csv").write_text("the,5\n")
+    with pytest.raises(DataError, match="expected a table word,count with a header"):
+        load_words(str(tmp_path / "list.csv"))

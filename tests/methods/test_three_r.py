@@ -1,0 +1,169 @@
+"""3R: its limits bit by bit, the reduction by hand, the threshold, its variants, what it is put around, what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib import runs
+from lib.checks import ConfigError, DataError
+from lib.config import RunConfig
+from lib.data.exemplars import load_pool
+from lib.losses import deviations, info_nce
+from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
+
+REFUSED = {"distill", "mlm"}
+AROUND = sorted(set(ARGUMENTS) - REFUSED)
+
+
+def wrapped(folder, second, name="simcse", **changes):
+    if name == "micse":
+        changes = {"place": "projection"} | changes
+    return configure(folder, second, name).replace(method=f"three_r({name})", **changes)
+
+
+def without(history, *columns):
+    return {name: values for name, values in history.items() if name not in columns}
+
+
+LOGS = ("threshold", "redundant", "deviation")
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_a_fixed_threshold_of_0_is_the_inner_method_bit_by_bit(tiny_bert, second, sentences, name):
+    plain = train(configure(tiny_bert, second, name), sentences)
+    never = train(wrapped(tiny_bert, second, name, threshold=0.0, threshold_rate=0.0), sentences)
+    assert without(never["history"], *LOGS) == plain["history"]
+    assert never["history"]["redundant"] == [0.0] * 3
+    for weight, tensor in plain["weights"].items():
+        assert torch.equal(tensor, never["weights"][weight]), weight
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, second, sentences, name, monkeypatch):
+    monkeypatch.setattr("lib.methods.three_r.deviations", lambda h: deviations(h) / 100)
+    above = wrapped(tiny_bert, second, name, threshold=1.0, threshold_rate=0.0)
+    seen = [train(config, sentences) for config in (above, above.replace(dimensions="all"))]
+    assert seen[0]["history"]["redundant"] == [1.0] * 3
+    assert without(seen[0]["history"], *LOGS) == without(seen[1]["history"], *LOGS)
+    plain = train(configure(tiny_bert, second, name), sentences)
+    assert seen[1]["history"]["loss"] != plain["history"]["loss"]  # it reaches every method's loss
+
+
+def test_the_reduction_by_hand(tiny_bert, second, sentences):
+    config = wrapped(tiny_bert, second, threshold=0.9, exemplars=4).replace(
+        dropout=0.0, projection="none", mlm_weight=0.0
+    )
+    method, tokens = prepare(config, sentences)
+    batch = tokens.batch(np.arange(8))
+    encoder, c = method.encoder, 0.9
+    h = encoder(*batch.column("anchor"))
+    drawn = method._drawn()
+    assert len(set(drawn)) == 4 and set(drawn) < set(load_pool())
+    hbar = sum(torch.from_numpy(encoder.encode([text]))[0] for text in drawn) / 4
+    sigma = deviations(h)
+    c = sigma.median().item() + 1e-4
+    method.threshold.data.fill_(c)
+    expected = torch.stack([h[:, d] - hbar[d] if sigma[d] < c else h[:, d] for d in range(h.size(1))], dim=1)
+    method.train()
+    torch.testing.assert_close(method(batch)["info_nce"], info_nce(expected, expected), rtol=1e-4, atol=1e-5)
+    assert 0.3 < method.logged()["redundant"] < 0.7 and method.logged()["threshold"] == pytest.approx(c)
+    method.after_step()
+    assert set(method._drawn()) != set(drawn)  # other sentences in every step, the same for the same seed
+    again, _ = prepare(config, sentences)
+    assert again._drawn() == drawn
+
+
+def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool(tiny_bert, second, sentences):
+    config = wrapped(tiny_bert, second, threshold=0.5, threshold_rate=0.01, relaxation_width=0.5)
+    method, tokens = prepare(config, sentences)
+    group = method.parameter_groups(config)[-1]
+    assert group["lr"] == 0.01 and group["params"] == [method.threshold]
+    history = train(config, sentences)["history"]
+    steps = np.diff(history["threshold"])
+    assert (steps != 0).all() and np.abs(steps).max() < 0.011
+    fixed = train(config.replace(threshold_rate=0.0), sentences)["history"]
+    assert fixed["threshold"] == [0.5] * 3
+    one, other = (
+        train(config.replace(threshold=1.0, threshold_rate=0.0, redundant_gradient=g, dropout=0.0), sentences)
+        for g in (True, False)
+    )
+    assert one["history"]["loss"][0] == pytest.approx(other["history"]["loss"][0], rel=1e-5)
+    assert one["history"]["gradient_norm"][0] != other["history"]["gradient_norm"][0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"operation": "zero"},
+        {"dimensions": "all"},
+        {"redundant_from": "words"},
+        {"dimensions": "words"},
+        {"relaxation": "soft", "deviation_gradient": True},
+        {"place": "projection"},
+    ],
+    ids=str,
+)
+def test_every_variant_trains_and_resumes_to_the_same_numbers(tiny_bert, second, corpus_file, tmp_path, changes):
+    words = tmp_path / "words.csv"
+    words.write_text("word,count\nthe,3\ndog,2\nhouse,1\n")
+    config = wrapped(tiny_bert, second, threshold=0.7, words=str(words), **changes)
+    config = config.replace(corpus=str(corpus_file), dev_task="demo")
+    done = runs.run(config)
+    assert np.isfinite(done.history.loss.dropna()).all()
+    method, _ = prepare(config, ["a dog"] * 20)
+    names = set(method.state_dict())
+    fresh, _ = prepare(config, ["a dog"] * 20)
+    fresh.load_state_dict(method.state_dict())
+    assert ("deviation_encoder" in names) is (changes.get("dimensions") == "words")
+
+
+def test_the_deviations_of_words_are_taken_once(tiny_bert, second, sentences, tmp_path):
+    words = tmp_path / "words.csv"
+    words.write_text("word,count\nthe,3\ndog,2\nhouse,1\n")
+    config = wrapped(tiny_bert, second, dimensions="words", words=str(words)).replace(dropout=0.0)
+    method, tokens = prepare(config, sentences)
+    expected = deviations(torch.from_numpy(method.encoder.encode(["the", "dog", "house"])))
+    method.train()
+    method(tokens.batch(np.arange(8)))
+    torch.testing.assert_close(method.deviation_encoder, expected, rtol=1e-4, atol=1e-5)
+    method.encoder.backbone.embeddings.word_embeddings.weight.data.mul_(2)
+    method(tokens.batch(np.arange(8)))
+    torch.testing.assert_close(method.deviation_encoder, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_is_named_by_the_content_of_its_pool(tiny_bert, second, corpus_file, tmp_path):
+    config = wrapped(tiny_bert, second, exemplars=2).replace(corpus=str(corpus_file))
+    names = []
+    for at, text in enumerate(
+        ("the dog\na cat\nthe house\n", "the dog\na cat\nthe house\n", "the dog\na cat\nthe park\n")
+    ):
+        pool = tmp_path / f"{at}.txt"
+        pool.write_text(text)
+        names.append(runs.prepare(config.replace(pool=str(pool))).id)
+    assert names[0] == names[1] != names[2] and names[0].startswith("three_r-simcse-")
+
+
+def test_what_does_not_fit_is_refused_before_training(tiny_bert, second, corpus_file, tmp_path):
+    with pytest.raises(ConfigError, match="means nothing where a target is fixed"):
+        wrapped(tiny_bert, second, "distill")
+    with pytest.raises(ConfigError, match="cannot be put around mlm"):
+        RunConfig(method="three_r(mlm)")
+    with pytest.raises(ConfigError, match="this queue holds projected vectors: set place to projection"):
+        wrapped(tiny_bert, second, "micse", place="embedding")
+    with pytest.raises(ConfigError, match="share the argument"):
+        RunConfig(method="three_r(three_r(simcse))")
+    for changes, words in [
+        ({"threshold": 1.5}, "threshold must be at least 0, at most 1"),
+        ({"exemplars": 0}, "exemplars must be at least 1"),
+        ({"operation": "zero", "dimensions": "all"}, "would leave nothing"),
+        ({"relaxation": "hard"}, "relaxation 'hard' is unknown"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            wrapped(tiny_bert, second, **changes)
+    pool = tmp_path / "pool.txt"
+    pool.write_text("the dog\na cat\n")
+    config = wrapped(tiny_bert, second, pool=str(pool)).replace(corpus=str(corpus_file))
+    with pytest.raises(ConfigError, match="exemplars 6: the pool holds 2 sentences"):
+        runs.preflight(config)
+    with pytest.raises((ConfigError, DataError), match="none.txt does not exist"):
+        runs.preflight(config.replace(pool=str(tmp_path / "none.txt")))
