@@ -115,7 +115,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
                 shade = shades.get(match.get(cluster), "0.6")
                 column[1].plot(points.x, points.y, **dots, color=shade)
                 column[1].plot(points.x.mean(), points.y.mean(), "X", ms=8, color=shade, mec="k")
-    for ax, kind in zip(axes[:, 0], ("labels", "K-Means, X: centres"), strict=False):
+    for ax, kind in zip(axes[:, 0], ("labels", "K-Means (X: mean place)"), strict=False):
         ax.set_ylabel(kind)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
