@@ -16,7 +16,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, geometry
+from lib.analysis import attention, cost, geometry, smoothing
 from lib.data import STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -110,6 +110,8 @@ ANALYSIS = {
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     cost.without_layer_norms: lambda g: cost.without_layer_norms(g.encoder, 1).encode(g.texts),
+    smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).cosine.to_numpy(),
+    smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),
     geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
     geometry.dimension_agreement: lambda g: [

@@ -2,6 +2,8 @@
 
 `count-words FILE...` prints the 300 most frequent words of text files as word,count; `check-pool FILE` says whether its
 sentences can be a pool of 3R's: each of these words (--words: of another list) at least twice, at most 32 words each.
+`write-pool FILE --endpoint URL --model NAME` asks a language model for such sentences, through OpenAI's chat protocol, with
+the key in the variable that --key-variable names.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from lib import paths
 from lib.checks import DataError
-from lib.data import exemplars, hub, load_corpus, load_sts, load_transfer
+from lib.data import exemplars, hub, load_corpus, load_sts, load_transfer, pool_writer
 from lib.data.files import manifest, read_lines
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
@@ -47,15 +51,29 @@ def check_pool(file: str, words: str) -> str:
     )
 
 
+def write_pool(arguments: argparse.Namespace) -> str:
+    """Ask the user's endpoint until the pool is one; raises DataError when it cannot be."""
+    if not (arguments.endpoint and arguments.model and len(arguments.names) == 1):
+        raise DataError("write-pool needs one file, --endpoint and --model.")
+    key, path = os.environ.get(arguments.key_variable, ""), Path(arguments.names[0]).expanduser()
+    answer = partial(pool_writer.ask, arguments.endpoint, arguments.model, key=key, timeout=arguments.timeout)
+    size = pool_writer.write_pool(path, exemplars.load_words(arguments.words), answer)
+    return f"{path}: {size} sentences"
+
+
 def main(argv: list[str] | None = None) -> int:
     names = list(manifest()["hub"]["files"])
     parser = argparse.ArgumentParser(prog="python -m lib.data", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    commands = ["fetch", "check", "count-words", "check-pool"]
+    commands = ["fetch", "check", "count-words", "check-pool", "write-pool"]
     parser.add_argument("command", choices=commands, help="fetch what is missing, or only check; or see above")
     parser.add_argument("names", nargs="*", metavar="name", help=f"any of {', '.join(names)}, all by default; or files")
     parser.add_argument("--data-dir", default="", help="default: CSE_DATA, else data/ in the repository")
     parser.add_argument("--words", default="", help="a table word,count for check-pool; default: the shipped one")
+    parser.add_argument("--endpoint", default="", help="of write-pool: base URL, for example http://localhost:8000/v1")
+    parser.add_argument("--model", default="", help="of write-pool: the model's name there")
+    parser.add_argument("--key-variable", default="OPENAI_API_KEY", help="environment variable with the key, if any")
+    parser.add_argument("--timeout", type=float, default=60.0, help="of write-pool: seconds for one answer")
     arguments = parser.parse_args(argv)
     failed = False
     if arguments.command in commands[2:]:
@@ -64,6 +82,8 @@ def main(argv: list[str] | None = None) -> int:
         try:
             if arguments.command == "count-words":
                 count_words(arguments.names)
+            elif arguments.command == "write-pool":
+                print(write_pool(arguments))
             else:
                 for file in arguments.names:
                     print(check_pool(file, arguments.words))

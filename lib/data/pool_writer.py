@@ -1,0 +1,94 @@
+"""A pool of 3R's sentences from a language model behind any endpoint that speaks OpenAI's chat protocol (Section 3.2)."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from lib.checks import DataError
+from lib.data.exemplars import LONGEST, load_pool, pool_faults
+
+DRAW, PER_CALL = 50, 5  # words of a request, sentences asked for (Table 11: 50 is the best of 40, 50 and 60)
+PROMPT = (
+    "Write {sentences} English sentences of different meaning, one a line and nothing else, each of at most {longest} words. Take "
+    "most of their words from this list, in exactly this spelling, and the others as common as possible: {words}"
+)
+
+
+def ask(endpoint: str, model: str, prompt: str, *, key: str = "", timeout: float = 60.0) -> str:
+    """The answer of a model to one message.
+
+    Args:
+        endpoint: base URL, for example http://localhost:8000/v1; /chat/completions is added. http and https alone.
+        key: sent as a bearer token; never printed.
+        timeout: seconds.
+
+    Raises:
+        DataError: no answer in time, a refusal, or an answer in another form: one sentence with the endpoint.
+    """
+    url = f"{endpoint.rstrip('/')}/chat/completions"
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise DataError(f"endpoint {endpoint!r} must begin with http:// or https://.")
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=timeout) as answer:  # noqa: S310
+            content = json.load(answer)["choices"][0]["message"]["content"]
+    except urllib.error.HTTPError as error:
+        reason = error.read(300).decode("utf8", "replace")
+        raise DataError(f"{url} refused the request ({error.code}): {' '.join(reason.split())}") from error
+    except (TimeoutError, urllib.error.URLError, ConnectionError) as error:
+        raise DataError(f"{url} gave no answer in {timeout:g} s ({error}): is the address right?") from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise DataError(f"{url} answered in another form than choices[0].message.content: {error!r}.") from error
+    if not isinstance(content, str):
+        raise DataError(f"{url} answered without a text; the model may have refused.")
+    return content
+
+
+def sentences_of(answer: str) -> list[str]:
+    """The lines of an answer that can be sentences of a pool: numbers and bullets gone, two to LONGEST words."""
+    lines = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in answer.splitlines()]
+    return [line for line in lines if 2 <= len(line.split()) <= LONGEST]
+
+
+def write_pool(
+    path: Path, words: Sequence[str], answer: Callable[[str], str], *, draw: int = DRAW, seed: int = 0, calls: int = 200
+) -> int:
+    """Ask until every word occurs twice, and write every sentence as it comes; a file that is there is gone on with.
+
+    Args:
+        answer: prompt -> text, see `ask`.
+        draw: words of a request; of those that are still rare first, so that it comes to an end.
+        calls: give up after so many.
+
+    Returns:
+        How many sentences the pool has.
+
+    Raises:
+        DataError: `calls` were not enough, or an answer fails; what was written stays.
+    """
+    pool = list(load_pool(str(path))) if path.is_file() else []
+    random = np.random.default_rng([seed, len(pool)])
+    for _ in range(calls):
+        rare = [word for word in words if pool_faults(pool, [word])]
+        if not rare:
+            return len(pool)
+        others = [word for word in words if word not in set(rare)]
+        chosen = [*random.permutation(rare)[:draw]]
+        chosen += [*random.permutation(others)[: draw - len(chosen)]] if others else []
+        prompt = PROMPT.format(sentences=PER_CALL, longest=LONGEST, words=", ".join(random.permutation(chosen)))
+        new = [sentence for sentence in dict.fromkeys(sentences_of(answer(prompt))) if sentence not in pool]
+        pool += new
+        with path.open("a", encoding="utf8") as file:
+            file.writelines(f"{sentence}\n" for sentence in new)
+    if faults := pool_faults(pool, words):
+        raise DataError(f"after {calls} requests {path} is no pool yet: {faults[0]}. Start again to go on.")
+    return len(pool)
