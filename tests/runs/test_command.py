@@ -29,8 +29,8 @@ def test_one_run(file, capsys):
 
 @pytest.mark.parametrize("path", sorted(DEMO.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_parameter_file_trains_its_method(path):
-    method = {"0": "simcse", "1": "simcse", "2": "micse", "3": "infocse", "5": "jtcse", "9": "mlm"}[path.name[0]]
-    assert read(path).method == method
+    methods = {"0": "simcse", "1": "simcse", "2": "micse", "3": "infocse", "4": "msse", "5": "jtcse", "9": "mlm"}
+    assert read(path).method == methods[path.name[0]]
 
 
 def test_the_file_of_a_notebook_with_overrides():
