@@ -37,3 +37,21 @@ def second(tiny_bert, tmp_path_factory):
     BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def lively(tiny_bert, tiny_roberta, tmp_path_factory):
+    """Function (bert or roberta; changes of the config) -> that tiny backbone with an MLM head, and weights large enough
+    for losses to differ."""
+    import torch
+    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+
+    def make(family, **changes):
+        source, folder = {"bert": tiny_bert, "roberta": tiny_roberta}[family], tmp_path_factory.mktemp(family)
+        torch.manual_seed(1)
+        config = AutoConfig.from_pretrained(source, **({"initializer_range": 0.2} | changes))
+        AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
+        AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+        return str(folder)
+
+    return make

@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
 from lib import runs, training
 from lib.checks import ConfigError, EncoderError
@@ -16,23 +15,13 @@ InfoCSE, SimCSE = REGISTRY["infocse"], REGISTRY["simcse"]
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_bert, tmp_path_factory):
-    """tiny_bert with four layers and weights large enough for the losses to differ."""
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(1)
-    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
-    BertForMaskedLM(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    return str(folder)
+def bert(lively):
+    return lively("bert", num_hidden_layers=4)
 
 
 @pytest.fixture(scope="module")
-def roberta(tiny_roberta, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("roberta")
-    torch.manual_seed(1)
-    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta, initializer_range=0.2)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(folder)
-    return str(folder)
+def roberta(lively):
+    return lively("roberta")
 
 
 def build(folder, dropout=0.0, pooling="cls", **arguments):

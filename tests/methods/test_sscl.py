@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import AutoTokenizer, BertConfig, BertModel
 
 from lib import runs
 from lib.checks import ConfigError
@@ -15,13 +14,8 @@ SSCL, SimCSE = REGISTRY["sscl"], REGISTRY["simcse"]
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_bert, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(1)
-    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
-    BertModel(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    return str(folder)
+def bert(lively):
+    return lively("bert", num_hidden_layers=4)
 
 
 def build(folder, kind=SSCL, pooling="cls", **arguments):
