@@ -59,10 +59,15 @@ def load_pool(file: str = "") -> tuple[str, ...]:
     return tuple(line for _, line in lines)
 
 
+def rare_words(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_LEAST) -> dict[str, int]:
+    """The words that the sentences use fewer than `at_least` times, and how often they do."""
+    uses = Counter(word for sentence in pool for word in words_of(sentence))
+    return {word: uses[word] for word in words if uses[word] < at_least}
+
+
 def pool_faults(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_LEAST) -> list[str]:
     """What keeps sentences from being a pool of these words, a sentence each; none: nothing."""
-    uses = Counter(word for sentence in pool for word in words_of(sentence))
-    rare = [f"{word} ({uses[word]})" for word in words if uses[word] < at_least]
+    rare = [f"{word} ({uses})" for word, uses in rare_words(pool, words, at_least=at_least).items()]
     faults = (
         [f"{len(rare)} of {len(words)} words occur fewer than {at_least} times: {', '.join(rare[:20])}"] if rare else []
     )

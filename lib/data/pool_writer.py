@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.checks import DataError
-from lib.data.exemplars import LONGEST, load_pool, pool_faults
+from lib.data.exemplars import LONGEST, load_pool, pool_faults, rare_words
 
 DRAW, PER_CALL = 50, 5  # words of a request, sentences asked for (Table 11: 50 is the best of 40, 50 and 60)
 PROMPT = (
@@ -78,10 +78,10 @@ def write_pool(
     pool = list(load_pool(str(path))) if path.is_file() else []
     random = np.random.default_rng([seed, len(pool)])
     for _ in range(calls):
-        rare = [word for word in words if pool_faults(pool, [word])]
+        rare = list(rare_words(pool, words))
         if not rare:
             return len(pool)
-        others = [word for word in words if word not in set(rare)]
+        others = sorted({*words} - {*rare})
         chosen = [*random.permutation(rare)[:draw]]
         chosen += [*random.permutation(others)[: draw - len(chosen)]] if others else []
         prompt = PROMPT.format(sentences=PER_CALL, longest=LONGEST, words=", ".join(random.permutation(chosen)))

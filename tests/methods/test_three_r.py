@@ -103,7 +103,7 @@ def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool
     ],
     ids=str,
 )
-def test_every_variant_trains_and_resumes_to_the_same_numbers(tiny_bert, second, corpus_file, tmp_path, changes):
+def test_every_variant_trains_and_its_state_can_be_read_back(tiny_bert, second, corpus_file, tmp_path, changes):
     words = tmp_path / "words.csv"
     words.write_text("word,count\nthe,3\ndog,2\nhouse,1\n")
     config = wrapped(tiny_bert, second, threshold=0.7, words=str(words), **changes)
