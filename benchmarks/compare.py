@@ -5,7 +5,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
-    python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
+    python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
 from __future__ import annotations
@@ -211,6 +211,8 @@ SIDES = {
     ("infocse", "peer"): train_ours,
     ("msse", "ours"): partial(train_ours, method_name="msse", lm_head="fresh"),
     ("msse", "peer"): train_ours,
+    ("three_r", "ours"): partial(train_ours, method_name="three_r(simcse)"),
+    ("three_r", "peer"): train_ours,
     ("dropout", "ours"): train_ours,
     ("dropout", "peer"): train_library_dropout,
     ("jtcse", "ours"): train_twins,

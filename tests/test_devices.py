@@ -16,7 +16,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, geometry, smoothing
+from lib.analysis import attention, cost, geometry, redundancy, smoothing
 from lib.data import STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -112,6 +112,11 @@ ANALYSIS = {
     cost.without_layer_norms: lambda g: cost.without_layer_norms(g.encoder, 1).encode(g.texts),
     smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).cosine.to_numpy(),
     smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),
+    smoothing.token_similarity: lambda g: smoothing.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
+    redundancy.dimension_statistics: lambda g: list(
+        redundancy.dimension_statistics(g.encoder, g.texts, g.texts[:2], threshold=0.3).values()
+    ),
+    redundancy.subtracting: lambda g: redundancy.subtracting(g.encoder, g.texts, g.texts[:2], threshold=0.3)(g.texts),
     geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
     geometry.dimension_agreement: lambda g: [

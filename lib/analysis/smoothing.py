@@ -38,3 +38,24 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
     finally:
         encoder.train(was_training)
     return pd.DataFrame({"layer": range(len(sums)), "cosine": (sums / count).tolist()})
+
+
+@torch.no_grad()
+def token_similarity(encoder: SentenceEncoder, sentence: str) -> tuple[pd.DataFrame, list[str]]:
+    """Cosine of every two token vectors of the last layer, in evaluation mode (3R, Figures 1 and 3).
+
+    Returns:
+        row, column (positions), value; and the word pieces, special tokens included.
+    """
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        ids = encoder.tokenize([sentence])
+        input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+        hidden = encoder.run_backbone(input_ids, mask).last_hidden_state[0]
+    finally:
+        encoder.train(was_training)
+    unit = F.normalize(hidden.float(), dim=-1)
+    cosines = pd.DataFrame((unit @ unit.T).cpu().numpy())
+    frame = cosines.rename_axis("row").reset_index().melt("row", var_name="column", value_name="value")
+    return frame, encoder.tokenizer.convert_ids_to_tokens(input_ids[0].tolist())

@@ -20,6 +20,7 @@ from lib.figures.geometry import (
     modulus_surface,
     pair_scatter,
     singular_spectrum,
+    token_similarity,
 )
 from lib.figures.style import CYCLE, METHODS, colour, save_figure
 
@@ -27,5 +28,5 @@ __all__ = [
     "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
     "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread", "singular_spectrum",
-    "sweep", "token_shares", "training_curves",
+    "sweep", "token_shares", "token_similarity", "training_curves",
 ]  # fmt: skip

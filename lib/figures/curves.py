@@ -222,8 +222,8 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
 def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str) -> Figure:
     """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
     fig, ax = plt.subplots(figsize=(5.6, 3.4), subplot_kw={"prop_cycle": CYCLE})
-    for method, part in frame.groupby("method", sort=False):
-        ax.plot(part[x], part.value, color=colour(method), label=method)
+    for (method, part), look in zip(frame.groupby("method", sort=False), CYCLE(), strict=False):
+        ax.plot(part[x], part.value, color=colour(method, look["color"]), label=method)
     ax.set(xlabel=xlabel, ylabel=ylabel, xticks=sorted(frame[x].unique()))
     widen(ax)
     ax.legend()

@@ -79,6 +79,27 @@ def cosine_density(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
+    """Cosine of every two token vectors of one sentence, one panel per encoder on one scale of colours (3R, Figure 3).
+
+    frame: encoder, row, column (positions), value. tokens: the word pieces.
+    """
+    encoders = list(frame.groupby("encoder", sort=False))
+    side = 1.4 + 0.17 * len(tokens)
+    fig, axes = plt.subplots(1, len(encoders), figsize=(side * len(encoders) + 0.6, side), squeeze=False)
+    apart = frame.value[frame.row != frame.column]
+    for ax, (encoder, part) in zip(axes[0], encoders, strict=True):
+        grid = part.pivot(index="row", columns="column", values="value")
+        image = ax.imshow(grid, vmin=apart.min(), vmax=apart.max())
+        others = part.value[part.row != part.column].mean()
+        ax.set_title(f"{encoder}, mean {others:.2f}", fontsize=9)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
+        ax.set_yticks(range(len(tokens)), tokens if ax is axes[0, 0] else [""] * len(tokens), fontsize=7)
+        ax.grid(False)
+    fig.colorbar(image, ax=axes, shrink=0.8).set_label("cosine of token vectors", size=8)
+    return fig
+
+
 def singular_spectrum(frame: pd.DataFrame) -> Figure:
     """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
     fig, ax = plt.subplots(figsize=(5, 3.2), subplot_kw={"prop_cycle": CYCLE})

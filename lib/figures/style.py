@@ -17,7 +17,7 @@ COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 METHODS = {
     "untuned": COLOURS[7], "SimCSE": COLOURS[0], "SimCSE + AMI": "#8c2d04", "SimCSE + MoCo": COLOURS[9],
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "TNCSE": COLOURS[1], "JTCSE": "#59338c",
-    "3R": COLOURS[5],
+    "SimCSE + 3R": COLOURS[5],
 }  # fmt: skip
 # For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
 CYCLE = plt.cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")

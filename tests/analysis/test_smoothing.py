@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.analysis.smoothing import smoothness, token_cosines
+from lib.analysis.smoothing import smoothness, token_cosines, token_similarity
 from lib.encoders import SentenceEncoder
 
 
@@ -30,3 +30,14 @@ def test_equals_the_loop_over_layers_and_pairs_of_tokens(tiny_bert, sentences):
             )
         expected.append(row)
     np.testing.assert_allclose(frame.cosine, np.mean(expected, axis=0), atol=1e-5)
+
+
+def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.5).train()
+    frame, tokens = token_similarity(encoder, "the dog sees a cat")
+    assert encoder.training and tokens[0] == "[CLS]" and tokens[-1] == "[SEP]" and len(frame) == len(tokens) ** 2
+    encoder.eval()
+    hidden = encoder.backbone(**encoder.tokenizer("the dog sees a cat", return_tensors="pt")).last_hidden_state[0]
+    for row, column, value in frame.sample(8, random_state=0).itertuples(index=False):
+        expected = torch.cosine_similarity(hidden[row], hidden[column], dim=0).item()
+        assert value == pytest.approx(expected, abs=1e-5)

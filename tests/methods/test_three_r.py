@@ -15,10 +15,16 @@ REFUSED = {"distill", "mlm"}
 AROUND = sorted(set(ARGUMENTS) - REFUSED)
 
 
+def inside(folder, second, name):
+    """The inner method, with a projection that 3R can be put around."""
+    config = configure(folder, second, name)
+    return config.replace(projection="train_only") if name in ("diffcse", "infocse") else config
+
+
 def wrapped(folder, second, name="simcse", **changes):
     if name == "micse":
         changes = {"place": "projection"} | changes
-    return configure(folder, second, name).replace(method=f"three_r({name})", **changes)
+    return inside(folder, second, name).replace(method=f"three_r({name})", **changes)
 
 
 def without(history, *columns):
@@ -30,7 +36,7 @@ LOGS = ("threshold", "redundant", "deviation")
 
 @pytest.mark.parametrize("name", AROUND)
 def test_a_fixed_threshold_of_0_is_the_inner_method_bit_by_bit(tiny_bert, second, sentences, name):
-    plain = train(configure(tiny_bert, second, name), sentences)
+    plain = train(inside(tiny_bert, second, name), sentences)
     never = train(wrapped(tiny_bert, second, name, threshold=0.0, threshold_rate=0.0), sentences)
     assert without(never["history"], *LOGS) == plain["history"]
     assert never["history"]["redundant"] == [0.0] * 3
@@ -45,8 +51,24 @@ def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, sec
     seen = [train(config, sentences) for config in (above, above.replace(dimensions="all"))]
     assert seen[0]["history"]["redundant"] == [1.0] * 3
     assert without(seen[0]["history"], *LOGS) == without(seen[1]["history"], *LOGS)
-    plain = train(configure(tiny_bert, second, name), sentences)
+    plain = train(inside(tiny_bert, second, name), sentences)
     assert seen[1]["history"]["loss"] != plain["history"]["loss"]  # it reaches every method's loss
+
+
+@pytest.mark.parametrize("place", ["embedding", "projection"])
+def test_around_a_batch_norm_it_would_do_nothing_and_is_refused(tiny_bert, second, sentences, place, monkeypatch):
+    plain = configure(tiny_bert, second, "simcse").replace(projection="bn_mlp", mlm_weight=0.0)
+    around = plain.replace(method="three_r(simcse)", dimensions="all", place=place)
+    with pytest.raises(ConfigError, match="batch norm: set projection to train_only or none"):
+        prepare(around, sentences)
+    monkeypatch.setattr("lib.methods.three_r.CENTRING", ())
+    losses = []
+    for config in (plain, around):
+        method, tokens = prepare(config, sentences)
+        method.train()
+        torch.manual_seed(0)
+        losses.append(method(tokens.batch(np.arange(8)))["info_nce"].item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
 def test_the_reduction_by_hand(tiny_bert, second, sentences):

@@ -1,0 +1,58 @@
+"""What 3R calls redundant, in an encoder as it is: dimensions that hardly differ, and the vector of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from lib.encoders import SentenceEncoder
+from lib.losses import deviations, reduce_redundancy, redundant_dimensions
+
+
+def dimension_statistics(
+    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
+) -> dict[str, float]:
+    """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them.
+
+    Args:
+        pool: sentences whose mean vector is hbar.
+        threshold: c.
+
+    Returns:
+        smallest, median and largest deviation; `redundant, %`, dimensions with a deviation below c; `cos(hbar, mean)`
+        over all dimensions, of hbar and the mean vector of the texts; `cosine of texts`, mean over their pairs, and
+        `after subtraction`, the same where hbar is taken away in the redundant dimensions.
+    """
+    h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
+    sigma = deviations(h)
+    mask = redundant_dimensions(sigma, threshold)
+    return {
+        "smallest": sigma.min().item(),
+        "median": sigma.median().item(),
+        "largest": sigma.max().item(),
+        "redundant, %": 100 * mask.mean().item(),
+        "cos(hbar, mean)": F.cosine_similarity(hbar, h.mean(0), dim=0).item(),
+        "cosine of texts": _mean_cosine(h),
+        "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask)),
+    }
+
+
+def subtracting(
+    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """The encoder with 3R's subtraction left on: n texts -> [n, D]. The paper subtracts in training only.
+
+    texts: whose deviations say which dimensions are redundant; mask and hbar are taken once.
+    """
+    sigma = deviations(torch.from_numpy(encoder.encode(list(texts))))
+    taken = encoder.encode(list(pool)).mean(0) * redundant_dimensions(sigma, threshold).numpy()
+    return lambda some: encoder.encode(some) - taken
+
+
+def _mean_cosine(h: torch.Tensor) -> float:
+    """Over all pairs of different rows of h [N, D]."""
+    unit, n = F.normalize(h, dim=-1), len(h)
+    return ((unit.sum(0).square().sum() - n) / (n * (n - 1))).item()

@@ -1,0 +1,50 @@
+"""3R's dimensions and pool in a finished encoder, against the same by hand."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from lib.analysis.redundancy import dimension_statistics, subtracting
+from lib.encoders import SentenceEncoder
+
+POOL = ["the dog sees the house", "a cat was in the park"]
+
+
+def mean_cosine(x):
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return np.mean([unit[i] @ unit[j] for i, j in combinations(range(len(unit)), 2)])
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_bert):
+    return SentenceEncoder.from_pretrained(tiny_bert)
+
+
+def test_statistics_and_subtraction_by_hand(encoder, sentences):
+    texts = sentences[:9]
+    x, hbar = encoder.encode(texts), encoder.encode(POOL).mean(0)
+    sigma = x.std(0)
+    c = float(np.median(sigma)) + 1e-4
+    reduced = np.where(sigma < c, x - hbar, x)
+    seen = dimension_statistics(encoder, texts, POOL, threshold=c)
+    cosine = hbar @ x.mean(0) / np.linalg.norm(hbar) / np.linalg.norm(x.mean(0))
+    expected = {
+        "smallest": sigma.min(),
+        "median": np.sort(sigma)[(len(sigma) - 1) // 2],
+        "largest": sigma.max(),
+        "redundant, %": 100 * (sigma < c).mean(),
+        "cos(hbar, mean)": cosine,
+        "cosine of texts": mean_cosine(x),
+        "after subtraction": mean_cosine(reduced),
+    }
+    assert seen == pytest.approx(expected, abs=1e-4)
+    assert 0 < seen["redundant, %"] < 100
+    np.testing.assert_allclose(subtracting(encoder, texts, POOL, threshold=c)(texts), reduced, atol=1e-5)
+
+
+def test_a_threshold_of_0_takes_nothing_away(encoder, sentences):
+    texts = sentences[:9]
+    seen = dimension_statistics(encoder, texts, POOL, threshold=0.0)
+    assert seen["redundant, %"] == 0 and seen["after subtraction"] == pytest.approx(seen["cosine of texts"])
+    assert np.array_equal(subtracting(encoder, texts, POOL, threshold=0.0)(texts), encoder.encode(texts))
