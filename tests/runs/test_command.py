@@ -29,7 +29,16 @@ def test_one_run(file, capsys):
 
 @pytest.mark.parametrize("path", sorted(DEMO.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_parameter_file_trains_its_method(path):
-    methods = {"0": "simcse", "1": "simcse", "2": "micse", "3": "infocse", "4": "msse", "5": "jtcse", "6": "three_r(simcse)", "9": "mlm"}
+    methods = {
+        "0": "simcse",
+        "1": "simcse",
+        "2": "micse",
+        "3": "infocse",
+        "4": "msse",
+        "5": "jtcse",
+        "6": "three_r(simcse)",
+        "9": "mlm",
+    }
     assert read(path).method == methods[path.name[0]]
 
 
