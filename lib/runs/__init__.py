@@ -4,9 +4,9 @@ from lib.runs.plan import Made, Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
 from lib.runs.scoring import projected_dev_rows
-from lib.runs.store import ROW_COLUMNS, Run, config_labels, dev_rows, label_rows, publish, published
+from lib.runs.store import ROW_COLUMNS, Run, config_labels, dev_rows, histories, label_rows, publish, published
 
 __all__ = [
-    "ROW_COLUMNS", "Made", "Plan", "Run", "config_labels", "dev_rows", "encoder_name", "label_rows", "preflight",
+    "ROW_COLUMNS", "Made", "Plan", "Run", "config_labels", "dev_rows", "encoder_name", "histories", "label_rows", "preflight",
     "prepare", "projected_dev_rows", "publish", "published", "run",
 ]  # fmt: skip

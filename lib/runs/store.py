@@ -149,6 +149,11 @@ def dev_rows(done: pd.DataFrame, **labels: Any) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True)
 
 
+def histories(done: pd.DataFrame) -> pd.DataFrame:
+    """The histories of runs below each other, with the columns method and seed. done: what `Plan.runs` gives."""
+    return pd.concat([row.run.history.assign(method=row.method, seed=row.seed) for row in done.itertuples()])
+
+
 def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     """Write measured rows to results/<profile>/<name>.csv, values to two decimals, with a provenance file beside it.
 

@@ -1,0 +1,112 @@
+"""The tables that every notebook shows: scores with their gains, and dev scores beside those that were published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from lib.analysis.papers import gain_table
+from lib.encoders import SentenceEncoder, ensemble
+from lib.runs import store
+from lib.runs.plan import Plan
+
+DECIMALS = 2
+
+
+def score(
+    plan: Plan,
+    done: pd.DataFrame,
+    encoders: Mapping[str, SentenceEncoder | ensemble.EncoderSum | store.Run] | None = None,
+    *,
+    paper: str,
+    table: str,
+    note: str,
+) -> pd.DataFrame:
+    """Score runs and encoders on the plan's STS tasks and publish the rows under the paper's name.
+
+    Args:
+        done: what `Plan.runs` gives, with a column method. encoders: by name, without a seed: floors.
+        table, note: of the rows, and of the provenance.
+
+    Returns:
+        Result rows (ROW_COLUMNS).
+    """
+    labels = {"paper": paper, "table": table}
+    rows = [plan.score(encoder, method=name, seed="", **labels) for name, encoder in (encoders or {}).items()]
+    rows += [plan.score(row.run, method=row.method, **labels) for row in done.itertuples()]
+    frame = pd.concat(rows, ignore_index=True)
+    plan.publish(frame, paper, note)
+    return frame
+
+
+def headlines(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
+    rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'")
+    whole = ["table", "method", "backbone", "profile", "seed"]
+    has_average = (rows.task == "Avg.").groupby([rows[name] for name in whole]).transform("any")
+    return rows[(rows.task == "Avg.") | ~has_average.astype(bool)]
+
+
+def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
+    """Mean and deviation of the headline score over seeds, and the gain over a method with the same seed.
+
+    Args:
+        rows: result rows; `headlines` of them count. by: columns that tell rows apart, method among them.
+
+    Returns:
+        The table, or a sentence where there are no rows.
+    """
+    shown = headlines(rows)
+    if not len(shown):
+        return "not measured yet"
+    table = gain_table(shown, over=over, value="value", by=by).dropna(axis=1, how="all")
+    table = table.drop(
+        columns=[name for name in ("smallest gain", "largest gain") if (table.seeds < 3).all()], errors="ignore"
+    )
+    tasks = "average of seven STS tasks" if (shown.task == "Avg.").all() else ", ".join(shown.task.unique())
+    caption = (
+        f"profile {_named(shown.profile)}; {tasks}, test, aggregation all, Spearman x 100; {_named(shown.backbone)}"
+    )
+    caption += f"; gain over {over} with the same seed"
+    return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+
+
+def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, note: str) -> pd.DataFrame:
+    """Publish the dev scores of groups of runs as <paper>_dev, and set them beside those of profile small.
+
+    Args:
+        groups: table -> what `Plan.runs` gives, with a column method.
+
+    Returns:
+        Rows by table and method; a column for each encoder of profile small, and one for this run. Mean over the seeds.
+    """
+    done = pd.concat([frame.assign(table=table) for table, frame in groups.items()])
+    here = store.dev_rows(done, paper=paper)
+    plan.publish(here, f"{paper}_dev", note)
+    known = store.published("small", f"{paper}_dev")
+    known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
+    both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")])
+    table = both.pivot_table(index=["table", "method"], columns="where", values="value", sort=False)
+    order = {
+        name: at for at, name in enumerate(dict.fromkeys([*zip(done.table, done.method, strict=True), *table.index]))
+    }
+    return table.loc[sorted(table.index, key=order.__getitem__)]
+
+
+def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler:
+    """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows that are all
+    numbers are sorted by them."""
+    one = table.loc[name].dropna(axis=1, how="all")
+    if paper is not None:
+        one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
+    numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
+    if numbers.notna().all():
+        one = one.iloc[numbers.argsort()]
+    return one.style.format(precision=DECIMALS, na_rep="").set_caption(caption)
+
+
+def _named(column: pd.Series) -> str:
+    return ", ".join(map(str, column.unique()))

@@ -1,0 +1,94 @@
+"""The tables of the notebooks: which rows count, gains by hand, dev scores beside what was published."""
+
+import pandas as pd
+import pytest
+
+from lib import runs
+from lib.config import RunConfig
+from lib.runs import ROW_COLUMNS, Plan, tables
+
+SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
+
+
+def rows(method, seed, value, *, tasks=(*SEVEN, "Avg."), **other):
+    common = {"paper": "p", "table": "T", "method": method, "backbone": "mini", "profile": "small", "seed": seed}
+    common |= {
+        "split": "test",
+        "protocol": "SentEval",
+        "aggregation": "all",
+        "metric": "spearman",
+        "run_id": "",
+    } | other
+    return pd.DataFrame([common | {"task": task, "value": value if task == "Avg." else 0.0} for task in tasks])[
+        ROW_COLUMNS
+    ]
+
+
+@pytest.fixture
+def measured():
+    parts = [
+        rows("A", "1", 60.0),
+        rows("A", "2", 62.0),
+        rows("B", "1", 61.0),
+        rows("B", "2", 65.0),
+        rows("floor", "", 50.0),
+    ]
+    others = [rows("A", "1", 1.0, split="dev"), rows("A", "1", 2.0, aggregation="wmean")]
+    others += [rows("A", "1", 3.0, metric="ndcg@10"), rows("A", "1", 4.0, tasks=["demo"], profile="demo")]
+    return pd.concat([*parts, *others], ignore_index=True)
+
+
+def test_headlines_are_the_average_or_the_only_task(measured):
+    shown = tables.headlines(measured)
+    assert shown[["profile", "task", "method"]].to_numpy().tolist() == [
+        *(["small", "Avg.", name] for name in ("A", "A", "B", "B", "floor")),
+        ["demo", "demo", "A"],
+    ]
+
+
+def test_gains_by_hand(measured):
+    styled = tables.gains(measured.query("profile == 'small'"), over="A")
+    table = styled.data
+    assert table.loc["B", "gain"] == pytest.approx(2.0) and table.loc["B", "mean"] == 63.0
+    assert table.loc["floor", "mean"] == 50.0 and pd.isna(table.loc["floor", "gain"])
+    assert styled.caption == (
+        "profile small; average of seven STS tasks, test, aggregation all, Spearman x 100; mini; gain over A with the same seed"
+    )
+
+
+def test_without_rows_a_sentence_stands_in_the_place_of_the_table():
+    assert tables.gains(pd.DataFrame(columns=ROW_COLUMNS), over="A") == "not measured yet"
+
+
+@pytest.fixture
+def plan(tiny_bert, corpus_file):
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 1, "eval_every": 1}
+    plan = Plan("demo")
+    config = RunConfig(**values, batch_size=16, max_length=16)
+    plan.variants("rates", config, {"0.2": {"temperature": 0.2}, "0.1": {"temperature": 0.1}}, [1, 2])
+    plan.sts(["demo"], config.data_folder(), encoders=4)
+    return plan
+
+
+def test_score_gives_the_rows_of_every_run_and_floor(plan, tiny_bert):
+    done = plan.runs("rates")
+    found = tables.score(plan, done, {"untuned": done.run[0]}, paper="p", table="T", note="n")
+    assert found.drop_duplicates(["method", "seed"])[["method", "seed", "table"]].to_numpy().tolist() == [
+        ["untuned", "", "T"], ["0.2", 1, "T"], ["0.2", 2, "T"], ["0.1", 1, "T"], ["0.1", 2, "T"],
+    ]  # fmt: skip
+
+
+def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
+    known = pd.concat([rows(name, "7", 0.0, tasks=["STS-B"], split="dev", table="Table 1") for name in ("0.1", "0.5")])
+    known = pd.concat([known.assign(value=[70.0, 71.0]), known.assign(table="Table 9")])
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: known if name == "p_dev" else None)
+    done = plan.runs("rates")
+    table = tables.dev_scores(plan, {"Table 1": done}, paper="p", note="n")
+    assert list(table.index) == [("Table 1", "0.2"), ("Table 1", "0.1"), ("Table 1", "0.5")]
+    here = done.groupby("method").dev.mean()
+    assert table["this run, demo"].dropna().to_dict() == {
+        ("Table 1", name): pytest.approx(here[name], abs=0.01) for name in ("0.1", "0.2")
+    }
+    assert table["small, mini"].dropna().tolist() == [70.0, 71.0]
+    one = tables.beside(table, "Table 1", caption="c", paper=pd.Series({"0.3": 80.0}, name="paper")).data
+    assert list(one.index) == ["0.1", "0.2", "0.3", "0.5"] and one.loc["0.3", "paper"] == 80.0
