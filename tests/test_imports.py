@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "analysis": {"checks", "paths", "data", "encoders", "losses"},
     "figures": {"paths"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
-    "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "training"},
+    "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
     "batch": TOOLS | {"config", "runs"},
 }
 

@@ -34,6 +34,7 @@ class Needs:
     )  # argument -> file of sentences or words; empty: the shipped one
     fixed_targets: bool = False  # the loss compares embeddings with vectors that do not come from this batch
     projected_negatives: bool = False  # Views.negatives lie behind the projection
+    batch_norm: bool = False  # in the projection: what is taken away from all rows before it is gone behind it
     sentence_views: bool = True  # `embed` gives embeddings that a wrapper can change
     splits_long_rows: bool = False  # a text longer than max_length becomes several rows; otherwise it is cut
     groups_lengths: bool = False  # rows of similar length share a batch: less padding, less chance

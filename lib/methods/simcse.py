@@ -49,7 +49,9 @@ class SimCSE(Method):
 
     @classmethod
     def needs(cls, arguments: SimCSEArguments) -> Needs:
-        return Needs(optional_roles=("positive", "hard_negative"), files=(MODEL_FILES,) if arguments.mlm_weight else ())
+        files = (MODEL_FILES,) if arguments.mlm_weight else ()
+        roles = ("positive", "hard_negative")
+        return Needs(optional_roles=roles, files=files, batch_norm=arguments.projection == "bn_mlp")
 
     def __init__(self, encoder: SentenceEncoder, arguments: SimCSEArguments) -> None:
         super().__init__(encoder, arguments)

@@ -23,7 +23,6 @@ from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper
 
 LONGEST = 64  # tokens of a pool sentence
-CENTRING = (nn.BatchNorm1d,)  # parts of a projection that remove what is taken away from all rows
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,7 @@ class ThreeR(Wrapper):
     Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
 
     Raises:
-        ConfigError: the pool has fewer sentences than are drawn, or the inner projection has a batch norm: it removes a
-            vector that was taken from all rows before it, and behind it the pool's own mean is 0.
+        ConfigError: the pool has fewer sentences than are drawn.
     """
 
     Arguments = ThreeRArguments
@@ -82,6 +80,8 @@ class ThreeR(Wrapper):
             )
         if inner.projected_negatives and arguments.place == "embedding":
             raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
+        if inner.batch_norm:  # behind it, the pool's own mean is 0
+            raise ConfigError("three_r changes nothing around a batch norm: set projection to train_only or none.")
         texts = {}
         if arguments.operation == "subtract" and arguments.redundant_from == "pool":
             texts["pool"] = arguments.pool
@@ -91,8 +91,6 @@ class ThreeR(Wrapper):
 
     def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
         super().__init__(inner, arguments)
-        if any(isinstance(part, CENTRING) for part in inner.modules()):
-            raise ConfigError("three_r changes nothing around a batch norm: set projection to train_only or none.")
         needs = self.needs(arguments, Needs()).texts
         self.pool = load_pool(arguments.pool) if "pool" in needs else ()
         self.words = load_words(arguments.words) if "words" in needs else ()

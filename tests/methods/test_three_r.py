@@ -1,5 +1,7 @@
 """3R: its limits bit by bit, the reduction by hand, the threshold, its variants, what it is put around, what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
+from lib.methods.three_r import ThreeR
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -58,10 +61,13 @@ def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, sec
 @pytest.mark.parametrize("place", ["embedding", "projection"])
 def test_around_a_batch_norm_it_would_do_nothing_and_is_refused(tiny_bert, second, sentences, place, monkeypatch):
     plain = configure(tiny_bert, second, "simcse").replace(projection="bn_mlp", mlm_weight=0.0)
-    around = plain.replace(method="three_r(simcse)", dimensions="all", place=place)
+    changes = {"method": "three_r(simcse)", "dimensions": "all", "place": place}
     with pytest.raises(ConfigError, match="batch norm: set projection to train_only or none"):
-        prepare(around, sentences)
-    monkeypatch.setattr("lib.methods.three_r.CENTRING", ())
+        plain.replace(**changes)
+    real = ThreeR.needs
+    blind = staticmethod(lambda arguments, inner: real(arguments, replace(inner, batch_norm=False)))
+    monkeypatch.setattr(ThreeR, "needs", blind)
+    around = plain.replace(**changes)
     losses = []
     for config in (plain, around):
         method, tokens = prepare(config, sentences)
