@@ -46,7 +46,7 @@ class Views:
     """What the losses read of one batch.
 
     embeddings: name -> [N, S, D], N sentences, S views of each in the order of `roles`; the name is "encoder" where
-        there is only one, see Method.embedders.
+        there is only one, see Method.names.
     negatives: [Q, D], further negatives of the anchors (a momentum queue), without gradient.
     captured: whatever else the losses read; rows of this process alone.
     """
@@ -94,9 +94,13 @@ class Method(nn.Module):
     def needs(cls, arguments: Any) -> Needs:
         return Needs()
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        """Name of embeddings in Views -> the encoder that makes them."""
-        return {"encoder": self.encoder}
+    def names(self) -> tuple[str, ...]:
+        """What Views call the embeddings that `read` gives."""
+        return ("encoder",)
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        """Texts [N, L] as `embed` reads a sentence: name of embeddings in Views -> [N, D]."""
+        return {"encoder": self.encoder(input_ids, attention_mask)}
 
     def embed(self, batch: Batch) -> Views:
         """The embeddings of this process's rows, before any projection, and whatever else the losses read."""
@@ -168,8 +172,11 @@ class Wrapper(Method):
         """The inner method's needs; a subclass adds its own, or refuses them with ConfigError."""
         return inner
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        return self.inner.embedders()
+    def names(self) -> tuple[str, ...]:
+        return self.inner.names()
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        return self.inner.read(input_ids, attention_mask)
 
     def embed(self, batch: Batch) -> Views:
         return self.inner.embed(batch)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -41,14 +43,19 @@ class CT(Method):
         self.twin = copy.deepcopy(encoder)
         self.attention_term = AttentionTerm(encoder, arguments)
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        return {"first": self.encoder, "second": self.twin}
+    def names(self) -> tuple[str, ...]:
+        return ("first", "second")
+
+    def read(
+        self, input_ids: Tensor, attention_mask: Tensor, maps: Mapping[str, Any] | None = None
+    ) -> dict[str, Tensor]:
+        twins = zip(self.names(), (self.encoder, self.twin), strict=True)
+        return {name: encoder(input_ids, attention_mask, maps=(maps or {}).get(name)) for name, encoder in twins}
 
     def embed(self, batch: Batch) -> Views:
-        inputs, twins = batch.column("anchor"), self.embedders()  # [N, L] each
-        maps = {name: self.attention_term.maps() for name in twins}
-        embeddings = {name: encoder(*inputs, maps=maps[name]).unsqueeze(1) for name, encoder in twins.items()}
-        return Views(embeddings, ("anchor",), captured={"maps": maps})
+        maps = {name: self.attention_term.maps() for name in self.names()}
+        vectors = self.read(*batch.column("anchor"), maps)
+        return Views({name: h.unsqueeze(1) for name, h in vectors.items()}, ("anchor",), captured={"maps": maps})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         first, second, negatives = views.rows("first"), views.rows("second"), self.arguments.negatives_per_sentence

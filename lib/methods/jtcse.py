@@ -56,11 +56,8 @@ class JTCSE(TNCSE):
     def _has_branch(self) -> bool:
         return bool(self.layers) and self.arguments.icnce_weight > 0
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        twins = super().embedders()
-        if self._has_branch:
-            twins |= {"first_branch": twins["first"], "second_branch": twins["second"]}
-        return twins
+    def names(self) -> tuple[str, ...]:
+        return (*super().names(), *(("first_branch", "second_branch") if self._has_branch else ()))
 
     def attention_inputs(self) -> list[AttentionInputs | None]:
         return [AttentionInputs(self.layers) if self._has_branch else None for _ in range(2)]

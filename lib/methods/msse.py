@@ -102,20 +102,26 @@ class MSSE(Method):
         self.swapped: dict[str, float] = {}
         self.register_buffer("step", torch.tensor(0))
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        names = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
-        return {name: self.encoder for name in ("encoder", *(name for name, weight in names.items() if weight))}
+    def names(self) -> tuple[str, ...]:
+        weights = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
+        return ("encoder", *(name for name, weight in weights.items() if weight))
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        pooling, names = self.encoder.pooling, self.names()
+        other = "cls" if self.arguments.dimension_of == "cls" else pooling
+        asked = (pooling, other) if "dimensions" in names and other != pooling else (pooling,)
+        readings = self.encoder.readings(input_ids, attention_mask, asked)
+        h, columns = readings[asked[0]], readings[asked[-1]]
+        vectors = {"encoder": h, "dimensions": columns, "memory": h}
+        return {name: vectors[name] for name in names}
 
     def embed(self, batch: Batch) -> Views:
         input_ids, mask, roles = with_positive(batch)
-        pooling, names = self.encoder.pooling, self.embedders()
-        other = "cls" if self.arguments.dimension_of == "cls" else pooling
-        asked = (pooling, other) if "dimensions" in names and other != pooling else (pooling,)
-        read = self.encoder.readings(input_ids.flatten(0, 1), mask.flatten(0, 1), asked)
-        h, columns = (read[name].unflatten(0, (-1, len(roles))) for name in (asked[0], asked[-1]))
-        vectors = {"encoder": h, "dimensions": columns, "memory": h}
+        vectors = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
+        vectors = {name: z.unflatten(0, (-1, len(roles))) for name, z in vectors.items()}
         terms = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
-        return Views({name: self.gradients.watch(f"{terms[name]}_gradient", vectors[name]) for name in names}, roles)
+        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in vectors.items()}
+        return Views(watched, roles)
 
     def project(self, views: Views) -> Views:
         if self.training_head is None:

@@ -53,19 +53,23 @@ class SSCL(SimCSE):
             raise ConfigError(f"sscl pools single layers: choose cls, mean or mask_prompt, not {encoder.pooling}.")
         self.places = tuple(-2 - i for i in range(arguments.negative_layers if arguments.layers_weight else 0))
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        return {"encoder": self.encoder} | {f"layer {place}": self.encoder for place in self.places}
+    def names(self) -> tuple[str, ...]:
+        return ("encoder", *(f"layer {place}" for place in self.places))
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        if not self.places:
+            return super().read(input_ids, attention_mask)
+        z = self.encoder.layer_readings(input_ids, attention_mask, (-1, *self.places))  # [layers, N, D]
+        last = z[0] if self.encoder.projection is None else self.encoder.projection(z[0])
+        below = z[1:] if self.arguments.layers_gradient else z[1:].detach()
+        return dict(zip(self.names(), [last, *below], strict=True))
 
     def embed(self, batch: Batch) -> Views:
         if not self.places:
             return super().embed(batch)
         input_ids, mask, roles = with_positive(batch)
-        read = self.encoder.layer_readings(input_ids.flatten(0, 1), mask.flatten(0, 1), (-1, *self.places))
-        z = read.unflatten(1, (-1, len(roles)))  # [layers, N, S, D]
-        if self.encoder.projection is not None:
-            z = torch.cat([self.encoder.projection(z[:1]), z[1:]])
-        below = z[1:] if self.arguments.layers_gradient else z[1:].detach()
-        return Views(dict(zip(self.embedders(), [z[0], *below], strict=True)), roles)
+        z = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
+        return Views({name: vectors.unflatten(0, (-1, len(roles))) for name, vectors in z.items()}, roles)
 
     def project(self, views: Views) -> Views:
         if self.training_head is None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lib.checks import ConfigError, check_choice, check_range, check_types
 from lib.data.exemplars import load_pool, load_words
-from lib.encoders import SentenceEncoder
+from lib.encoders import ensemble
 from lib.encoders.sentence_encoder import pad
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.redundancy import RELAXATIONS
@@ -60,7 +60,7 @@ class ThreeR(Wrapper):
     """The inner method's terms, of reduced embeddings (Eqs. 3 to 5).
 
     Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
-    redundant vector from the encoder behind it; a queue's negatives are reduced like the embeddings of the first name,
+    redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like the embeddings of the first name,
     without gradient. Training only: what is kept is the encoder. The pool is read with dropout, from random numbers of
     its own, so that the inner method draws what it draws without 3R.
 
@@ -80,8 +80,8 @@ class ThreeR(Wrapper):
             )
         if inner.projected_negatives and arguments.place == "embedding":
             raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
-        if inner.batch_norm:  # behind it, the pool's own mean is 0
-            raise ConfigError("three_r changes nothing around a batch norm: set projection to train_only or none.")
+        if inner.batch_norm and arguments.operation == "subtract":  # behind it, the pool's own mean is 0
+            raise ConfigError("three_r subtracts nothing around a batch norm: set projection to train_only or none.")
         texts = {}
         if arguments.operation == "subtract" and arguments.redundant_from == "pool":
             texts["pool"] = arguments.pool
@@ -101,18 +101,19 @@ class ThreeR(Wrapper):
         self.register_buffer("step", torch.tensor(0))
         self._seen: dict[str, Tensor] = {}
         if arguments.dimensions == "words":  # taken in the first step, and then kept
-            for name, encoder in inner.embedders().items():
-                self.register_buffer(_words_buffer(name), torch.full((encoder.dimension,), torch.nan))
+            for name in inner.names():
+                self.register_buffer(
+                    _words_buffer(name), torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
+                )
 
     def project(self, views: Views) -> Views:
         if self.arguments.place == "embedding":
-            return self.inner.project(self.reduce(views, lambda name, h: h))
-        return self.reduce(self.inner.project(views), self._projected)
+            return self.inner.project(self.reduce(views))
+        return self.reduce(self.inner.project(views))
 
-    def reduce(self, views: Views, read: Any) -> Views:
-        """Views with reduced embeddings; read: (name, pool embeddings [M, D]) -> the same at the place of reduction."""
-        embedders = self.inner.embedders()
-        vectors = self._redundant_vectors({name: e for name, e in embedders.items() if name in views.embeddings}, read)
+    def reduce(self, views: Views) -> Views:
+        """Views with reduced embeddings."""
+        vectors = self._redundant_vectors()
         reduced, negatives = {}, views.negatives
         for at, (name, h) in enumerate(views.embeddings.items()):
             deviation = self._deviation(name, h[:, 0], vectors)
@@ -146,17 +147,14 @@ class ThreeR(Wrapper):
             kept.copy_(deviations(vectors[f"{name}, words"]).detach())
         return kept
 
-    def _redundant_vectors(self, embedders: dict[str, SentenceEncoder], read: Any) -> dict[str, Tensor]:
-        """name -> hbar [D]; for deviations of the words also `name, words` -> [W, D]. Each encoder reads a text once."""
-        arguments, read_by, vectors = self.arguments, {}, {}
-        texts: Sequence[str] = self.words if arguments.redundant_from == "words" else self._drawn()
-        for name, encoder in embedders.items():
-            if texts and arguments.operation == "subtract":
-                if id(encoder) not in read_by:
-                    read_by[id(encoder)] = self._embed(encoder, texts)
-                vectors[name] = read(name, read_by[id(encoder)]).mean(0)
-            if arguments.dimensions == "words" and getattr(self, _words_buffer(name)).isnan().any():
-                vectors[f"{name}, words"] = read(name, self._embed(encoder, self.words))
+    def _redundant_vectors(self) -> dict[str, Tensor]:
+        """name -> hbar [D]; for deviations of the words, once, also `name, words` -> [W, D]."""
+        arguments, vectors = self.arguments, {}
+        if arguments.operation == "subtract":
+            texts = self.words if arguments.redundant_from == "words" else self._drawn()
+            vectors |= {name: h.mean(0) for name, h in self._read(texts).items()}
+        if arguments.dimensions == "words" and self.get_buffer(_words_buffer(self.inner.names()[0])).isnan().any():
+            vectors |= {f"{name}, words": h for name, h in self._read(self.words).items()}
         return vectors
 
     def _drawn(self) -> Sequence[str]:
@@ -164,8 +162,9 @@ class ThreeR(Wrapper):
         rows = np.random.default_rng([self.seed, int(self.step)]).permutation(len(self.pool))
         return [self.pool[row] for row in rows[: self.arguments.exemplars]]
 
-    def _embed(self, encoder: SentenceEncoder, texts: Sequence[str]) -> Tensor:
-        """[M, D], in the encoder's mode, with random numbers of this step's own."""
+    def _read(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
+        encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
         inputs = pad(encoder.tokenize(texts, LONGEST), encoder.tokenizer.pad_token_id, device=encoder.device)
         devices = [] if encoder.device.type != "cuda" else [encoder.device]
         with (
@@ -173,12 +172,11 @@ class ThreeR(Wrapper):
             torch.set_grad_enabled(self.arguments.redundant_gradient and torch.is_grad_enabled()),
         ):
             torch.manual_seed(self.seed + int(self.step))
-            return encoder(*inputs)
-
-    def _projected(self, name: str, h: Tensor) -> Tensor:
-        """What the inner method's heads make of pool embeddings [M, D] under this name."""
-        views = self.inner.project(Views({other: h.unsqueeze(1) for other in self.inner.embedders()}, ("anchor",)))
-        return views.embeddings[name].squeeze(1)
+            vectors = self.inner.read(*inputs)
+            if self.arguments.place == "projection":
+                views = Views({name: h.unsqueeze(1) for name, h in vectors.items()}, ("anchor",))
+                vectors = {name: h.squeeze(1) for name, h in self.inner.project(views).embeddings.items()}
+        return vectors
 
     def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
         groups = self.inner.parameter_groups(config)

@@ -64,15 +64,18 @@ class TNCSE(Method):
             first = pooler(encoder, arguments.pooler_from)
             self.poolers = nn.ModuleList([first, copy.deepcopy(first)])
 
-    def embedders(self) -> dict[str, SentenceEncoder]:
-        return dict(zip(("first", "second"), self.encoder.encoders, strict=True))
+    def names(self) -> tuple[str, ...]:
+        return ("first", "second")
 
-    def embed(self, batch: Batch) -> Views:
-        input_ids, mask = (x.repeat_interleave(2, 0) for x in batch.column("anchor"))
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         inputs = self.attention_inputs()
         twins = zip(("first", "second"), self.encoder.encoders, inputs, strict=True)
-        h = {name: encoder(input_ids, mask, inputs=captured) for name, encoder, captured in twins}
-        return Views({name: z.unflatten(0, (-1, 2)) for name, z in (h | self.branch(inputs)).items()})
+        h = {name: encoder(input_ids, attention_mask, inputs=captured) for name, encoder, captured in twins}
+        return h | self.branch(inputs)
+
+    def embed(self, batch: Batch) -> Views:
+        copies = self.read(*(x.repeat_interleave(2, 0) for x in batch.column("anchor")))
+        return Views({name: z.unflatten(0, (-1, 2)) for name, z in copies.items()})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         arguments, terms = self.arguments, {}

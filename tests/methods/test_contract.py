@@ -256,7 +256,7 @@ def test_a_wrapper_reaches_every_embedding_and_learns_with_its_own_rate(tiny_ber
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in method.parameters() if p.requires_grad)
     views = method.embed(tokens.batch(np.arange(8)))
-    assert set(views.embeddings) >= set(method.embedders())
+    assert set(views.embeddings) >= set(method.names())
     assert all(z.shape[:2] == (8, len(views.roles)) for z in views.embeddings.values())
     history = training.train(method, tokens, config, dev=None).history
     shown = {"step", "loss", "learning_rate", "gradient_norm", "direction", *LOGGED.get(name, ())}
@@ -266,15 +266,24 @@ def test_a_wrapper_reaches_every_embedding_and_learns_with_its_own_rate(tiny_ber
         assert history.direction.iloc[-1] > 0
 
 
-def test_the_wrapper_sees_the_queue_and_the_encoder_behind_each_embedding(tiny_bert, second, sentences):
+def test_the_wrapper_sees_the_queue(tiny_bert, second, sentences):
     method, tokens = prepare(configure(tiny_bert, second, "micse"), sentences)
     method.train()
     method(tokens.batch(np.arange(8)))
     method.after_step()
     assert method.embed(tokens.batch(np.arange(8))).negatives.shape == (8, 32)
-    method, _ = prepare(configure(tiny_bert, second, "jtcse"), sentences)
-    twins = list(method.encoder.encoders)
-    assert list(method.embedders().values()) == [*twins, *twins]
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_texts_are_read_as_embed_reads_the_anchors(tiny_bert, second, sentences, name):
+    """Without dropout: otherwise both draw masks of their own."""
+    method, tokens = prepare(configure(tiny_bert, second, name, dropout=0.0), sentences)
+    method.eval()
+    batch = tokens.batch(np.arange(8))
+    views, texts = method.embed(batch), method.read(*batch.column("anchor"))
+    assert list(texts) == list(method.names()) and set(texts) <= set(views.embeddings)
+    for role, h in texts.items():
+        torch.testing.assert_close(views.embeddings[role][:, 0], h, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))

@@ -238,7 +238,7 @@ def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):
     method = build(bert, dimension_weight=0.0, reconstruction_weight=0.0)
     inputs = pairs(batch, method, sentences)
     assert set(method(inputs)) == {"info_nce"} and method.decoder is None
-    assert set(method.embedders()) == set(method.embed(inputs).embeddings) == {"encoder"}
+    assert set(method.names()) == set(method.embed(inputs).embeddings) == {"encoder"}
     method = build(bert, nce_weight=0.0)
     terms = method(inputs)
     assert terms["info_nce"].item() == 0 and terms["dimension"] > 0 and terms["reconstruction"] > 0
