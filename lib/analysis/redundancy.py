@@ -22,21 +22,25 @@ def dimension_statistics(
         threshold: c.
 
     Returns:
-        smallest, median and largest deviation; `redundant, %`, dimensions with a deviation below c; `cos(hbar, mean)`
-        over all dimensions, of hbar and the mean vector of the texts; `cosine of texts`, mean over their pairs, and
-        `after subtraction`, the same where hbar is taken away in the redundant dimensions.
+        `σ, smallest`, `σ, median` and `σ, largest` deviation; `redundant, %`, dimensions with a deviation below c;
+        `cos(hbar, mean)` of hbar and the mean vector of the texts, over all dimensions, and `where redundant`, over
+        these alone (NaN where there are none); `cosine of texts`, mean over their pairs, the same `after subtraction` of
+        hbar in the redundant dimensions, and `after centring`, where the mean of the texts is taken away there instead.
     """
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
-    sigma = deviations(h)
+    sigma, mean = deviations(h), h.mean(0)
     mask = redundant_dimensions(sigma, threshold)
+    there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
     return {
-        "smallest": sigma.min().item(),
-        "median": sigma.median().item(),
-        "largest": sigma.max().item(),
+        "σ, smallest": sigma.min().item(),
+        "σ, median": sigma.median().item(),
+        "σ, largest": sigma.max().item(),
         "redundant, %": 100 * mask.mean().item(),
-        "cos(hbar, mean)": F.cosine_similarity(hbar, h.mean(0), dim=0).item(),
+        "cos(hbar, mean)": F.cosine_similarity(hbar, mean, dim=0).item(),
+        "where redundant": there,
         "cosine of texts": _mean_cosine(h),
         "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask)),
+        "after centring": _mean_cosine(reduce_redundancy(h, mean, mask)),
     }
 
 

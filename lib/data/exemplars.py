@@ -1,4 +1,4 @@
-"""3R's frequent words and its pool of sentences made of them (Section 3.2 of the paper)."""
+"""3R's frequent words and its pool of sentences made of them (Section 3.1 of the paper)."""
 
 from __future__ import annotations
 

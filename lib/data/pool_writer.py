@@ -1,4 +1,4 @@
-"""A pool of 3R's sentences from a language model behind any endpoint that speaks OpenAI's chat protocol (Section 3.2)."""
+"""A pool of 3R's sentences from a language model behind any endpoint that speaks OpenAI's chat protocol (Section 3.1)."""
 
 from __future__ import annotations
 

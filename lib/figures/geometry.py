@@ -92,7 +92,7 @@ def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
         grid = part.pivot(index="row", columns="column", values="value")
         image = ax.imshow(grid, vmin=apart.min(), vmax=apart.max())
         others = part.value[part.row != part.column].mean()
-        ax.set_title(f"{encoder}, mean {others:.2f}", fontsize=9)
+        ax.set_title(f"{encoder}: mean cosine {others:.2f}", fontsize=9)
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
         ax.set_yticks(range(len(tokens)), tokens if ax is axes[0, 0] else [""] * len(tokens), fontsize=7)
         ax.grid(False)

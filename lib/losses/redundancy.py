@@ -16,7 +16,7 @@ def deviations(h: Tensor) -> Tensor:
 def redundant_dimensions(
     deviation: Tensor, threshold: Tensor | float, *, relaxation: str = "straight_through", width: float = 0.05
 ) -> Tensor:
-    """The mask of S = {d : sigma_d < c} (3R, Eq. 3): dimensions that hardly differ between the sentences of a batch.
+    """The mask of S = {d : sigma_d < c} (3R, Section 3.2): dimensions that hardly differ between the sentences of a batch.
 
     The comparison has no gradient, so c could not be learnt as printed; the paper does not say how it was.
 

@@ -1,7 +1,7 @@
 """3R (redundant representation reduction), around any method that compares views of sentences: where a dimension hardly
 differs between the sentences of a batch, a vector of very common words is taken away before the loss.
 
-The authors' code is not public. What the paper leaves open is an argument here; see the notebook.
+The authors' code was not reachable. What the paper leaves open is an argument here; see the notebook.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ def score(
     labels = {"paper": paper, "table": table}
     rows = [plan.score(encoder, method=name, seed="", **labels) for name, encoder in (encoders or {}).items()]
     rows += [plan.score(row.run, method=row.method, **labels) for row in done.itertuples()]
-    frame = pd.concat(rows, ignore_index=True)
+    frame = pd.concat(rows, ignore_index=True).astype({"seed": str})  # as published rows have it
     plan.publish(frame, paper, note)
     return frame
 
 
 def headlines(rows: pd.DataFrame) -> pd.DataFrame:
     """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
-    rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'")
+    rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})
     whole = ["table", "method", "backbone", "profile", "seed"]
     has_average = (rows.task == "Avg.").groupby([rows[name] for name in whole]).transform("any")
     return rows[(rows.task == "Avg.") | ~has_average.astype(bool)]

@@ -28,15 +28,19 @@ def test_statistics_and_subtraction_by_hand(encoder, sentences):
     c = float(np.median(sigma)) + 1e-4
     reduced = np.where(sigma < c, x - hbar, x)
     seen = dimension_statistics(encoder, texts, POOL, threshold=c)
+    centred = np.where(sigma < c, x - x.mean(0), x)
+    a, b = hbar[sigma < c], x.mean(0)[sigma < c]
     cosine = hbar @ x.mean(0) / np.linalg.norm(hbar) / np.linalg.norm(x.mean(0))
     expected = {
-        "smallest": sigma.min(),
-        "median": np.sort(sigma)[(len(sigma) - 1) // 2],
-        "largest": sigma.max(),
+        "σ, smallest": sigma.min(),
+        "σ, median": np.sort(sigma)[(len(sigma) - 1) // 2],
+        "σ, largest": sigma.max(),
         "redundant, %": 100 * (sigma < c).mean(),
         "cos(hbar, mean)": cosine,
+        "where redundant": a @ b / np.linalg.norm(a) / np.linalg.norm(b),
         "cosine of texts": mean_cosine(x),
         "after subtraction": mean_cosine(reduced),
+        "after centring": mean_cosine(centred),
     }
     assert seen == pytest.approx(expected, abs=1e-4)
     assert 0 < seen["redundant, %"] < 100
@@ -46,5 +50,6 @@ def test_statistics_and_subtraction_by_hand(encoder, sentences):
 def test_a_threshold_of_0_takes_nothing_away(encoder, sentences):
     texts = sentences[:9]
     seen = dimension_statistics(encoder, texts, POOL, threshold=0.0)
-    assert seen["redundant, %"] == 0 and seen["after subtraction"] == pytest.approx(seen["cosine of texts"])
+    assert np.isnan(seen["where redundant"]) and seen["redundant, %"] == 0
+    assert seen["after subtraction"] == pytest.approx(seen["cosine of texts"])
     assert np.array_equal(subtracting(encoder, texts, POOL, threshold=0.0)(texts), encoder.encode(texts))

@@ -74,7 +74,7 @@ def test_score_gives_the_rows_of_every_run_and_floor(plan, tiny_bert):
     done = plan.runs("rates")
     found = tables.score(plan, done, {"untuned": done.run[0]}, paper="p", table="T", note="n")
     assert found.drop_duplicates(["method", "seed"])[["method", "seed", "table"]].to_numpy().tolist() == [
-        ["untuned", "", "T"], ["0.2", 1, "T"], ["0.2", 2, "T"], ["0.1", 1, "T"], ["0.1", 2, "T"],
+        ["untuned", "", "T"], ["0.2", "1", "T"], ["0.2", "2", "T"], ["0.1", "1", "T"], ["0.1", "2", "T"],
     ]  # fmt: skip
 
 
