@@ -1,4 +1,4 @@
-"""Retrieval collections in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
+"""Retrieval collections in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/<split>.tsv), and tables of captions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class RetrievalTask:
 
 
 def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> RetrievalTask:
-    """Read `<data_dir>/retrieval/<name>`, or the folder `name` itself.
+    """Read `<data_dir>/retrieval/<name>`, or the folder `name` itself; a name that ends with .tsv is a table of captions
+    in data_dir, see `load_captions`.
 
     Queries without judgements in this split are left out, as BEIR does; empty documents stay.
 
@@ -41,6 +42,8 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
         DataError: a file is missing or not in BEIR's layout, an id comes twice, or a judgement names an unknown id:
             the file and line are named.
     """
+    if name.endswith(".tsv"):
+        return load_captions(Path(data_dir) / name)
     folder = next((f for f in (Path(data_dir) / "retrieval" / name, Path(name)) if f.is_dir()), None)
     if folder is None:
         where = Path(data_dir) / "retrieval" / name
@@ -67,6 +70,30 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
         raise DataError(f"{path} holds no judgement: fetch it again.")
     asked = {identifier: text for identifier, text in queries.items() if identifier in relevance}
     return RetrievalTask(folder.name, split, asked, documents, relevance)
+
+
+def load_captions(path: Path) -> RetrievalTask:
+    """Captions of pictures as a collection: the first of a row asks for the others of its row among those of all rows.
+
+    path: a line per picture, its name and at least two captions, tab-separated (Flickr30k as in Multi30k has five).
+
+    Raises:
+        DataError: missing, without a row, or a row without a name and two captions: the line is named.
+    """
+    queries, documents, relevance = {}, {}, {}
+    for number, line in enumerate(read_lines(path), start=1):
+        picture, *captions = map(single_spaced, line.split("\t"))
+        if not picture or len(captions) < 2 or not all(captions) or picture in queries:
+            raise DataError(
+                f"{path}, line {number}: expected a picture's name, given once, and at least two captions, tab-separated."
+            )
+        queries[picture] = captions[0]
+        others = {f"{picture}, caption {place}": text for place, text in enumerate(captions[1:], start=2)}
+        documents |= others
+        relevance[picture] = dict.fromkeys(others, 1)
+    if not queries:
+        raise DataError(f"{path} holds no captions.")
+    return RetrievalTask(path.stem, "test", queries, documents, relevance)
 
 
 def _texts(path: Path) -> dict[str, str]:

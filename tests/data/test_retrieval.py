@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lib.checks import DataError
-from lib.data.retrieval import load_retrieval
+from lib.data.retrieval import load_captions, load_retrieval
 
 DOCUMENTS = [{"_id": "1", "title": "Wings", "text": "of  a bird"}, {"_id": "2", "text": ""}, {"_id": "3", "text": "x"}]
 QUERIES = [{"_id": "1", "text": "how birds fly"}, {"_id": "9", "text": "never judged"}]
@@ -84,3 +84,31 @@ def test_a_missing_collection_or_split_is_named(collection):
         load_retrieval(data_dir, "other")
     with pytest.raises(DataError, match="dev.tsv does not exist"):
         load_retrieval(data_dir, "toy", split="dev")
+
+
+def test_the_first_caption_of_a_picture_asks_for_the_others(tmp_path):
+    (tmp_path / "captions").mkdir()
+    path = tmp_path / "captions" / "few.tsv"
+    path.write_text("a.jpg\tA dog  runs.\tA dog.\tIt runs.\nb.jpg\tA cat.\tTwo cats.\n")
+    task = load_retrieval(tmp_path, "captions/few.tsv")
+    assert task.name == "few" and task.queries == {"a.jpg": "A dog runs.", "b.jpg": "A cat."}
+    assert list(task.documents.values()) == ["A dog.", "It runs.", "Two cats."]
+    assert [len(grades) for grades in task.relevance.values()] == [2, 1]
+    assert all(set(grades) <= set(task.documents) for grades in task.relevance.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a.jpg\tA dog.\n", "line 1: expected a picture's name"),
+        ("a.jpg\tA dog.\tIt.\na.jpg\tA.\tB.\n", "line 2: expected a picture's name, given once"),
+        ("a.jpg\tA dog.\t\n", "line 1"),
+        ("", "holds no captions"),
+    ],
+)
+def test_a_bad_table_of_captions_is_refused_by_its_line(tmp_path, text, message):
+    (tmp_path / "few.tsv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        load_captions(tmp_path / "few.tsv")
+    with pytest.raises(DataError, match="none.tsv"):
+        load_retrieval(tmp_path, "none.tsv")
