@@ -1,0 +1,41 @@
+"""What the terms of MSSE send to the vectors that they read, for one batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import torch
+
+from lib.losses import dimension_contrast, info_nce
+from lib.losses.dimension_contrast import REDUCTIONS
+
+
+def term_scales(method: Any, batch: Any) -> pd.DataFrame:
+    """Value of each term with weight 1, and the norm of its gradient at the vectors it reads, in training mode.
+
+    Args:
+        method: MSSE with all three weights above 0. batch: of anchors; on its device.
+
+    Returns:
+        index: L_NCE, L_DCM with every reduction, L_ICM (as the method reduces it); columns value, gradient at h, and
+        relative to L_NCE, of the gradients.
+    """
+    was_training = method.training
+    method.train()
+    embedded = method.embed(batch)
+    leaves = {name: z.detach().requires_grad_() for name, z in embedded.embeddings.items()}
+    views = method.project(embedded.replace(embeddings=leaves))
+    z, columns, memory = (views.by_role(name) for name in ("encoder", "dimensions", "memory"))
+    terms = {"L_NCE": ("encoder", info_nce(z["anchor"], z["positive"], temperature=method.arguments.temperature))}
+    for how in REDUCTIONS:
+        loss = dimension_contrast(columns["anchor"], columns["positive"], reduce=how)
+        terms[f"L_DCM, {how}"] = "dimensions", loss
+    terms["L_ICM"] = "memory", method.rebuild(memory["anchor"], batch)
+    rows = {
+        name: (loss.item(), torch.autograd.grad(loss, leaves[which], retain_graph=True)[0].norm().item())
+        for name, (which, loss) in terms.items()
+    }
+    method.train(was_training)
+    frame = pd.DataFrame(rows, index=["value", "gradient at h"]).T
+    return frame.assign(**{"relative to L_NCE": frame["gradient at h"] / frame.loc["L_NCE", "gradient at h"]})
