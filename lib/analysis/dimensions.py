@@ -18,20 +18,23 @@ def term_scales(method: Any, batch: Any) -> pd.DataFrame:
         method: MSSE with all three weights above 0. batch: of anchors; on its device.
 
     Returns:
-        index: L_NCE, L_DCM with every reduction, L_ICM (as the method reduces it); columns value, gradient at h, and
-        relative to L_NCE, of the gradients.
+        index: L_NCE; L_DCM with every reduction, columns and weights as the method has them; L_ICM as mean and sum over
+        the tokens. Columns: value, gradient at h, and relative to L_NCE, of the gradients.
     """
-    was_training = method.training
+    was_training, arguments = method.training, method.arguments
     method.train()
     embedded = method.embed(batch)
     leaves = {name: z.detach().requires_grad_() for name, z in embedded.embeddings.items()}
     views = method.project(embedded.replace(embeddings=leaves))
     z, columns, memory = (views.by_role(name) for name in ("encoder", "dimensions", "memory"))
-    terms = {"L_NCE": ("encoder", info_nce(z["anchor"], z["positive"], temperature=method.arguments.temperature))}
+    terms = {"L_NCE": ("encoder", info_nce(z["anchor"], z["positive"], temperature=arguments.temperature))}
+    options = {"normalise": arguments.dimension_normalise, "diagonal_weight": arguments.diagonal_weight}
+    options |= {"off_diagonal_weight": arguments.off_diagonal_weight}
     for how in REDUCTIONS:
-        loss = dimension_contrast(columns["anchor"], columns["positive"], reduce=how)
+        loss = dimension_contrast(columns["anchor"], columns["positive"], reduce=how, **options)
         terms[f"L_DCM, {how}"] = "dimensions", loss
-    terms["L_ICM"] = "memory", method.rebuild(memory["anchor"], batch)
+    for how in ("mean", "sum"):
+        terms[f"L_ICM, {how} over the tokens"] = "memory", method.rebuild(memory["anchor"], batch, how)
     rows = {
         name: (loss.item(), torch.autograd.grad(loss, leaves[which], retain_graph=True)[0].norm().item())
         for name, (which, loss) in terms.items()

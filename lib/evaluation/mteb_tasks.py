@@ -78,7 +78,7 @@ class MtebTask:
 
     def key(self) -> list[str]:
         """What its scores depend on beside the encoder."""
-        return [self.task.metadata.name, self.fingerprint or self.task.metadata.dataset["revision"]]
+        return ["x 100", self.task.metadata.name, self.fingerprint or self.task.metadata.dataset["revision"]]
 
     def ready(self) -> Any:
         if self.dataset is not None:
@@ -148,7 +148,7 @@ def evaluate_mteb(encode: Encode, tasks: Mapping[str, MtebTask]) -> pd.DataFrame
         tasks: what `load_mteb` gives.
 
     Returns:
-        Rows task, split, protocol, aggregation, metric, value (0 to 1, as mteb and InfoCSE print it).
+        Rows task, split, protocol, aggregation, metric, value (x 100, as all rows here; mteb and InfoCSE print 0 to 1).
     """
     import mteb
 
@@ -160,5 +160,5 @@ def evaluate_mteb(encode: Encode, tasks: Mapping[str, MtebTask]) -> pd.DataFrame
             result = mteb.evaluate(Encoder(encode), task.ready(), cache=None, show_progress_bar=False)
         metric = task.task.metadata.main_score.replace("_at_", "@")
         protocol = f"mteb {mteb.__version__}, {task.task.metadata.name}"
-        rows.append((name, "test", protocol, "-", metric, float(result.task_results[0].get_score())))
+        rows.append((name, "test", protocol, "-", metric, 100 * float(result.task_results[0].get_score())))
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)

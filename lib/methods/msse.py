@@ -1,8 +1,8 @@
 """MSSE (anonymous ACL submission, "Harnessing Dimension-level Contrastive Learning and Information Compensation"):
 sentences are told apart, dimensions are told apart, and a decoder has to rebuild the sentence from its vector.
 
-Where paper and authors' code disagree, the defaults are the paper's, but for three things: L_DCM is a mean over D^2
-(neither), the mean over tokens in L_ICM and the decoder are the code's. The code also has a projection, other weights
+Where paper and authors' code disagree, the defaults are the paper's, but for three things: L_DCM is a sum divided by D
+(neither; chosen on dev), the mean over tokens in L_ICM and the decoder are the code's. The code also has a projection, other weights
 and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
 """
 
@@ -35,7 +35,7 @@ class MSSEArguments:
     dimension_weight: float = 0.8  # mu of Eq. 10; 0.2 in the code, in a line that does not run
     dimension_of: str = "embedding"  # whose dimensions: the embedding's (paper), or the [CLS] vector's (cls, code)
     dimension_normalise: str = "zscore"  # columns: see losses.dimension_contrast
-    dimension_reduce: str = "dim2"  # sum as printed (Eq. 4), dim, dim2, or means (code)
+    dimension_reduce: str = "dim"  # sum as printed (Eq. 4), dim, dim2, or means (code)
     diagonal_weight: float = 1.0  # 2 in the code
     off_diagonal_weight: float = 1.0  # 0.05 in the code
     reconstruction_weight: float = 0.2  # gamma of Eq. 10; 1 in the code
@@ -150,17 +150,21 @@ class MSSE(Method):
         how |= {"diagonal_weight": arguments.diagonal_weight, "off_diagonal_weight": arguments.off_diagonal_weight}
         return dimension_contrast(anchor, positive, **how)
 
-    def rebuild(self, memory: Tensor, batch: Batch) -> Tensor:
+    def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "") -> Tensor:
         """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too. With
-        pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing."""
+        pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing.
+
+        reduce: mean or sum over the tokens; empty: as the arguments say.
+        """
+        reduce = reduce or self.arguments.reconstruction_reduce
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
         if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0 and len(memory) > 1:
             self.swapped = self.with_other_vectors(memory, input_ids, valid)
-        loss = self._reconstruction(memory, input_ids, valid, self.arguments.reconstruction_reduce)
+        loss = self._reconstruction(memory, input_ids, valid, reduce)
         shares = processes().num_processes  # DDP takes the mean over the processes, a sum wants all of them
-        return loss * shares if self.arguments.reconstruction_reduce == "sum" else loss
+        return loss * shares if reduce == "sum" else loss
 
     def _reconstruction(self, memory: Tensor, input_ids: Tensor, valid: Tensor, reduce: str) -> Tensor:
         with self.encoder.precision(memory.device):
