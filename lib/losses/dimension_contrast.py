@@ -42,7 +42,7 @@ def dimension_contrast(
     h_pos: Tensor,
     *,
     normalise: str = "zscore",
-    reduce: str = "dim2",
+    reduce: str = "dim",
     diagonal_weight: float = 1.0,
     off_diagonal_weight: float = 1.0,
 ) -> Tensor:

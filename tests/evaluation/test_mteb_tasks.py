@@ -95,7 +95,7 @@ def test_a_task_from_local_files_is_scored_as_mteb_scores_it(tmp_path, monkeypat
     write_banking(tmp_path, monkeypatch)
     tasks = load_mteb(["BC"], FIGURE_5_TASKS, "mteb_tasks", tmp_path)
     key = tasks["BC"].key()
-    assert key[0] == "Banking77Classification" and key[1] != tasks["BC"].task.metadata.dataset["revision"]
+    assert key[1] == "Banking77Classification" and key[2] != tasks["BC"].task.metadata.dataset["revision"]
     for words in (("dog", "cat"), ("house", "tree"), ("dog", "cat")):  # the data are there for every encoder
 
         def encode(texts, words=words):
