@@ -60,9 +60,9 @@ class ThreeR(Wrapper):
     """The inner method's terms, of reduced embeddings (Eqs. 3 to 5).
 
     Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
-    redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like the embeddings of the first name,
-    without gradient. Training only: what is kept is the encoder. The pool is read with dropout, from random numbers of
-    its own, so that the inner method draws what it draws without 3R.
+    redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like
+    the embeddings of the first name, without gradient. Training only: what is kept is the encoder. The pool is read
+    with dropout, from random numbers of its own, so that the inner method draws what it draws without 3R.
 
     Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
 

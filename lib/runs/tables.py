@@ -90,10 +90,11 @@ def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, no
     known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
     both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")])
     table = both.pivot_table(index=["table", "method"], columns="where", values="value", sort=False)
-    order = {
-        name: at for at, name in enumerate(dict.fromkeys([*zip(done.table, done.method, strict=True), *table.index]))
-    }
-    return table.loc[sorted(table.index, key=order.__getitem__)]
+    order = dict.fromkeys(
+        [*zip(done.table, done.method, strict=True), *table.index]
+    )  # this run's first, table by table
+    order = sorted(order, key=lambda name: list(groups).index(name[0]))
+    return table.reindex(order)
 
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler:
