@@ -383,13 +383,19 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
             "max_steps": 1,
             "method_arguments": auxiliary,
         },
-        # of a decoder without noise; rows of one length, as for infocse
-        "msse": {"method": "msse", "pooling": "cls", "max_length": 6, "method_arguments": {"decoder": "positionwise"}},
+        # of a decoder without noise; rows of one length, as for infocse; dim2, since a larger L_DCM makes last digits grow
+        "msse": {
+            "method": "msse",
+            "pooling": "cls",
+            "max_length": 6,
+            "method_arguments": {"decoder": "positionwise", "dimension_reduce": "dim2"},
+        },
         "msse, sum": {
             "method": "msse",
             "pooling": "cls",
             "method_arguments": {
                 "decoder": "positionwise",
+                "dimension_reduce": "dim2",
                 "reconstruction_reduce": "sum",
                 "reconstruction_weight": 0.01,
             },
