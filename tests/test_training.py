@@ -383,19 +383,20 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
             "max_steps": 1,
             "method_arguments": auxiliary,
         },
-        # of a decoder without noise; rows of one length, as for infocse; dim2, since a larger L_DCM makes last digits grow
+        # of a decoder without noise; rows of one length, and one step, as for infocse
         "msse": {
             "method": "msse",
             "pooling": "cls",
             "max_length": 6,
-            "method_arguments": {"decoder": "positionwise", "dimension_reduce": "dim2"},
+            "max_steps": 1,
+            "method_arguments": {"decoder": "positionwise"},
         },
         "msse, sum": {
             "method": "msse",
             "pooling": "cls",
+            "max_steps": 1,
             "method_arguments": {
                 "decoder": "positionwise",
-                "dimension_reduce": "dim2",
                 "reconstruction_reduce": "sum",
                 "reconstruction_weight": 0.01,
             },
@@ -418,7 +419,8 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
             np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-4, err_msg=case)
         assert set(one["gradients"]) == set(two["gradients"]), case
         for name, gradient in one["gradients"].items():
-            share = {"infocse": 2e-3, "three_r": 1e-3}.get(case, 0.0)  # batch norm; what subtraction leaves is small
+            # batch norm; what subtraction leaves is small; L_DCM sends sums of D^2 entries that nearly cancel
+            share = {"infocse": 2e-3, "three_r": 1e-3, "msse": 2e-3, "msse, sum": 2e-3}.get(case, 0.0)
             noise = max(1e-5, share * float(gradient.abs().max()))
             torch.testing.assert_close(two["gradients"][name], gradient, rtol=1e-3, atol=noise, msg=f"{case}: {name}")
 

@@ -138,7 +138,9 @@ class MSSE(Method):
             terms["dimension"] = arguments.dimension_weight * self.between_dimensions(**views.by_role("dimensions"))
         if self.decoder is not None:
             memory = own_rows(views.by_role("memory")["anchor"], len(batch))
-            terms["reconstruction"] = arguments.reconstruction_weight * self.rebuild(memory, batch)
+            terms["reconstruction"] = arguments.reconstruction_weight * self.rebuild(
+                memory, batch, arguments.reconstruction_reduce
+            )
         return terms
 
     def between_dimensions(self, anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
@@ -150,13 +152,12 @@ class MSSE(Method):
         how |= {"diagonal_weight": arguments.diagonal_weight, "off_diagonal_weight": arguments.off_diagonal_weight}
         return dimension_contrast(anchor, positive, **how)
 
-    def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "") -> Tensor:
+    def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "mean") -> Tensor:
         """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too. With
         pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing.
 
-        reduce: mean or sum over the tokens; empty: as the arguments say.
+        reduce: mean or sum over the tokens.
         """
-        reduce = reduce or self.arguments.reconstruction_reduce
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]

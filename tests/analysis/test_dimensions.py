@@ -28,3 +28,7 @@ def test_values_and_gradients_are_those_of_the_losses(tiny_bert, sentences):
     assert frame.loc["L_DCM, sum", "value"] == pytest.approx(
         h.size(1) ** 2 * frame.loc["L_DCM, dim2", "value"], rel=1e-4
     )
+    words = batch.column("anchor")[1].sum().item()
+    whole, share = (frame.loc[f"L_ICM, {how} over the tokens"] for how in ("sum", "mean"))
+    assert whole.value == pytest.approx(words * share.value, rel=1e-4)
+    assert whole["gradient at h"] == pytest.approx(words * share["gradient at h"], rel=1e-3)
