@@ -1,12 +1,14 @@
 """The first calls of every notebook: its parameters, checked where it runs (in a browser, with lib.batch, or with plain
-papermill), quiet libraries, one plot style, outputs that repeat."""
+papermill), quiet libraries, one plot style, outputs that repeat; and knobs that turn where somebody can turn them."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
+import inspect
 import io
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lib import paths, session
@@ -75,3 +77,47 @@ def setup(*, profile: str) -> None:
     print(f"device   {session.device_name()}")
     print("versions " + ", ".join(f"{name} {version}" for name, version in session.versions().items()))
     print(f"commit   {session.git_commit()}", flush=True)
+
+
+def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
+    """Show what `draw` returns, in JupyterLab with a control for each of its arguments; it is drawn anew when one moves.
+
+    Headless (papermill, nbconvert, nbval) the same cell shows the same thing once, for the
+    defaults of `draw`, which are also where the controls start.
+
+    Args:
+        draw: gives a figure or a table; every argument has a default.
+        choices: argument -> the values to choose from, its default among them. An argument without choices is a text.
+
+    Raises:
+        ConfigError: choices for an argument that `draw` has not, a default that is no choice, or none at all.
+    """
+    starts = {name: argument.default for name, argument in inspect.signature(draw).parameters.items()}
+    check_known(choices, starts, f"argument of {draw.__name__}")
+    for name, start in starts.items():
+        if name in choices and start not in choices[name]:
+            raise ConfigError(f"{draw.__name__}: {name} starts at {start!r}, which is none of {list(choices[name])}.")
+        if name not in choices and not isinstance(start, str):
+            raise ConfigError(f"{draw.__name__}: {name} starts at {start!r}, no text: give the values to choose from.")
+
+    def show(**values: Any) -> None:
+        import matplotlib.pyplot as plt
+        from IPython.display import display
+        from matplotlib.figure import Figure
+
+        shown = draw(**values)
+        if isinstance(shown, Figure):
+            plt.close(shown)  # shown here, and not a second time at the end of the cell
+        display(shown)
+
+    if "JPY_SESSION_NAME" not in os.environ:  # a Jupyter server names the notebook that a kernel belongs to
+        return show(**starts)
+    import ipywidgets
+
+    controls = {
+        name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, continuous_update=False)
+        if name in choices
+        else ipywidgets.Text(value=start, continuous_update=False, layout=ipywidgets.Layout(width="90%"))
+        for name, start in starts.items()
+    }
+    ipywidgets.interact(show, **controls)

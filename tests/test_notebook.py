@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import ipywidgets
+import matplotlib.pyplot as plt
 import nbformat
 import papermill
 import pytest
 from nbformat import v4
 
 from lib.checks import ConfigError
-from lib.notebook import parameters
+from lib.notebook import knob, parameters
 
 CELL = """\
 seed: int = 1  # random seed
@@ -72,3 +76,49 @@ def test_plain_papermill(tmp_path):
         run(sed=3)
     with pytest.raises(papermill.PapermillExecutionError, match="fp16 must be bool, not 'false'"):
         run(fp16="false")
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What a knob drew, and what it handed to the notebook."""
+    seen = SimpleNamespace(values=[], shown=[], controls={})
+    monkeypatch.setattr("IPython.display.display", lambda *shown: seen.shown.extend(shown))
+
+    def draw(temperature=0.05, text="a dog"):
+        seen.values.append((temperature, text))
+        return plt.figure()
+
+    def interact(show, **controls):
+        seen.controls = controls
+        show(**{name: control.value for name, control in controls.items()})
+
+    monkeypatch.setattr(ipywidgets, "interact", interact)
+    return SimpleNamespace(draw=draw, seen=seen)
+
+
+def test_without_a_browser_a_knob_is_drawn_once_where_it_starts(drawn, monkeypatch):
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    knob(drawn.draw, temperature=[0.01, 0.05, 1.0])
+    assert drawn.seen.values == [(0.05, "a dog")] and not drawn.seen.controls
+    assert len(drawn.seen.shown) == 1 and not plt.get_fignums()  # not shown a second time at the end of the cell
+
+
+def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
+    knob(drawn.draw, temperature=[0.01, 0.05, 1.0])
+    controls = drawn.seen.controls
+    assert drawn.seen.values == [(0.05, "a dog")]
+    assert controls["temperature"].options == (0.01, 0.05, 1.0) and isinstance(controls["text"], ipywidgets.Text)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"temperatur": [1.0]}, "unknown argument of draw 'temperatur': did you mean 'temperature'"),
+        ({"temperature": [0.1]}, "draw: temperature starts at 0.05, which is none of"),
+        ({}, "draw: temperature starts at 0.05, no text"),
+    ],
+)
+def test_wrong_choices_of_a_knob(drawn, choices, message):
+    with pytest.raises(ConfigError, match=message):
+        knob(drawn.draw, **choices)

@@ -213,16 +213,25 @@ def mean_attention(
     return pd.DataFrame({"layer": layer, "query": query, "key": key, "value": mean.flatten()})
 
 
-def sentence_maps(encoders: Mapping[str, SentenceEncoder], sentence: str) -> tuple[pd.DataFrame, list[str]]:
-    """Attention of every layer over one sentence, mean over heads, without dropout.
+@torch.no_grad()
+def sentence_maps(
+    encoders: Mapping[str, SentenceEncoder], sentence: str, *, head: int = 0
+) -> tuple[pd.DataFrame, list[str]]:
+    """Attention of every layer over one sentence, without dropout.
 
-    encoders: with one tokenizer. Returns: encoder, layer, query, key, value; and the word pieces of the sentence.
+    encoders: with one tokenizer. head: from 1; 0 is the mean of all. Returns: encoder, layer (from 0), query, key,
+    value; and the word pieces of the sentence, [CLS] and [SEP] among them.
     """
     frames = []
     for name, encoder in encoders.items():
-        ids = encoder.tokenize([sentence])[0]
-        frames.append(mean_attention(encoder, [sentence], length=len(ids)).assign(encoder=name))
-    return pd.concat(frames, ignore_index=True), encoder.tokenizer.convert_ids_to_tokens(ids)
+        with _mode(encoder):
+            maps, _ = attention_of(encoder, [sentence], range(encoder.backbone.config.num_hidden_layers))
+        values = (maps[:, 0, head - 1] if head else maps[:, 0].mean(1)).cpu().numpy()  # [layers, L, L]
+        places = dict(zip(("layer", "query", "key"), np.indices(values.shape).reshape(3, -1), strict=True))
+        frames.append(pd.DataFrame({"encoder": name} | places | {"value": values.ravel()}))
+    return pd.concat(frames, ignore_index=True), encoder.tokenizer.convert_ids_to_tokens(
+        encoder.tokenize([sentence])[0]
+    )
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """One function per kind of picture, from tidy data frames; `save_figure` writes picture and numbers together."""
 
 from lib import paths
-from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_shares
+from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_panels, token_shares
 from lib.figures.curves import (
     few_shot,
     lines,
@@ -19,6 +19,7 @@ from lib.figures.geometry import (
     geometry_scatter,
     modulus_surface,
     pair_scatter,
+    sentence_similarity,
     singular_spectrum,
     token_similarity,
 )
@@ -27,6 +28,6 @@ from lib.figures.style import CYCLE, METHODS, colour, save_figure
 __all__ = [
     "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
-    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread", "singular_spectrum",
-    "sweep", "token_shares", "token_similarity", "training_curves",
+    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
+    "sentence_similarity", "singular_spectrum", "sweep", "token_panels", "token_shares", "token_similarity", "training_curves",
 ]  # fmt: skip

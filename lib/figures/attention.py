@@ -42,6 +42,27 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     return fig
 
 
+def token_panels(
+    frame: pd.DataFrame, tokens: list[str], *, titles: dict[str, str], limits: tuple[float, float], label: str
+) -> Figure:
+    """A value for every two tokens of one sentence, one panel per encoder on one scale of colours.
+
+    frame: encoder, row, column (positions), value. tokens: the word pieces. titles: encoder -> title. limits: of the
+    colours. label: of the scale.
+    """
+    encoders = list(frame.groupby("encoder", sort=False))
+    side = 1.6 + 0.21 * len(tokens)
+    fig, axes = plt.subplots(1, len(encoders), figsize=(side * len(encoders) + 0.6, side), squeeze=False)
+    for ax, (encoder, part) in zip(axes[0], encoders, strict=True):
+        image = ax.imshow(part.pivot(index="row", columns="column", values="value"), vmin=limits[0], vmax=limits[1])
+        ax.set_title(titles.get(encoder, encoder), fontsize=9)
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=9)
+        ax.set_yticks(range(len(tokens)), tokens if ax is axes[0, 0] else [""] * len(tokens), fontsize=9)
+        ax.grid(False)
+    fig.colorbar(image, ax=axes, shrink=0.8).set_label(label, size=9)
+    return fig
+
+
 def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
 

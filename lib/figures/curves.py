@@ -95,19 +95,27 @@ def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.
     return fig
 
 
-def few_shot(frame: pd.DataFrame, *, untuned: float | None = None, ylabel: str = SCORE, title: str = "") -> Figure:
+def few_shot(
+    frame: pd.DataFrame,
+    *,
+    untuned: float | None = None,
+    floors: pd.DataFrame | None = None,
+    ylabel: str = SCORE,
+    title: str = "",
+) -> Figure:
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
     frame: sentences, value (one row per subset). With a column method there is a line per method, and several methods
     have their ranges as bars side by side instead of a band. With a column std (published values, one row per size)
     the range is mean ± std. With a column backbone there is a panel for each. untuned: score before training, drawn as
-    a line.
+    a line. floors: name, value and perhaps backbone, drawn as lines with their names.
     """
     backbones = list(frame.backbone.unique()) if "backbone" in frame else [""]
     fig, axes = plt.subplots(1, len(backbones), figsize=(2.0 + 3.4 * len(backbones), 3.4), squeeze=False)
     for ax, backbone in zip(axes[0], backbones, strict=True):
         part = frame[frame.backbone == backbone] if "backbone" in frame else frame
         several = _few_shot_panel(ax, part, untuned)
+        _draw_floors(ax, floors, backbone)
         ax.set_title(", ".join(filter(None, (title, backbone))))
     axes[0, 0].set_ylabel(ylabel)
     shown = ("bars: " if several else "band: ") + ("± std" if "std" in frame else "range over the subsets")
@@ -169,13 +177,10 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
                 ms=5,
                 capsize=3,
             )
-        if floors is not None:
-            for floor in (
-                floors[floors.backbone == backbone].itertuples() if "backbone" in floors else floors.itertuples()
-            ):
-                ax.axhline(floor.value, color="0.3", ls="--", lw=1)
-                ax.text(-0.45, floor.value, f"{floor.name}: {floor.value:.2f}", va="top", fontsize=8)
+        _draw_floors(ax, floors, backbone)
         ax.set_xticks(range(len(shown)), shown, rotation=40 if len(shown) > 3 else 0)
+        if len(shown) > 3:
+            plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(shown) - 0.5)
         seeds = int(rows.groupby("method").size().max())
         ax.set_title(f"{backbone}, {seeds} seed{'s' * (seeds > 1)}".removeprefix(", "))
@@ -185,6 +190,16 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
     handles = [plt.Line2D([], [], **dot, ms=4, label="one seed"), plt.Line2D([], [], **square, label="mean ± std")]
     ax.legend(handles=handles, **OUTSIDE)
     return fig
+
+
+def _draw_floors(ax: Axes, floors: pd.DataFrame | None, backbone: str) -> None:
+    """A line for each score that has to be beaten, those of this backbone. floors: name, value, perhaps backbone."""
+    if floors is None:
+        return
+    for floor in (floors[floors.backbone == backbone] if "backbone" in floors else floors).itertuples():
+        ax.axhline(floor.value, color="0.3", ls="--", lw=1)
+        place = {"transform": ax.get_yaxis_transform(), "va": "bottom", "fontsize": 9}
+        ax.text(0.01, floor.value, f"{floor.name}: {floor.value:.2f}" if floor.value else floor.name, **place)
 
 
 def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = ()) -> Figure:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
+from lib.figures.attention import token_panels
 from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, colour, panels
 
 _AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
@@ -84,19 +87,23 @@ def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
 
     frame: encoder, row, column (positions), value. tokens: the word pieces.
     """
-    encoders = list(frame.groupby("encoder", sort=False))
-    side = 1.4 + 0.17 * len(tokens)
-    fig, axes = plt.subplots(1, len(encoders), figsize=(side * len(encoders) + 0.6, side), squeeze=False)
-    apart = frame.value[frame.row != frame.column]
-    for ax, (encoder, part) in zip(axes[0], encoders, strict=True):
-        grid = part.pivot(index="row", columns="column", values="value")
-        image = ax.imshow(grid, vmin=apart.min(), vmax=apart.max())
-        others = part.value[part.row != part.column].mean()
-        ax.set_title(f"{encoder}: mean cosine {others:.2f}", fontsize=9)
-        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
-        ax.set_yticks(range(len(tokens)), tokens if ax is axes[0, 0] else [""] * len(tokens), fontsize=7)
-        ax.grid(False)
-    fig.colorbar(image, ax=axes, shrink=0.8).set_label("cosine of token vectors", size=8)
+    apart = frame[frame.row != frame.column]
+    means = apart.groupby("encoder").value.mean()
+    titles = {name: f"{name}: mean cosine {mean:.2f}" for name, mean in means.items()}
+    limits = apart.value.min(), apart.value.max()
+    return token_panels(frame, tokens, titles=titles, limits=limits, label="cosine of token vectors")
+
+
+def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]) -> Figure:
+    """Cosine of every two sentences, with its value; a panel for each encoder. cosines: name -> [n, n]."""
+    n = len(sentences)
+    size = (2.6 + (0.5 * n + 0.7) * len(cosines), 0.38 * n + 0.9)
+    fig, axes = plt.subplots(1, len(cosines), figsize=size, squeeze=False)
+    look = {"annot": True, "fmt": ".2f", "annot_kws": {"size": 9}, "cmap": "viridis", "vmin": 0, "vmax": 1}
+    for ax, (name, values) in zip(axes[0], cosines.items(), strict=True):
+        labels = [f"{i}. {text}" for i, text in enumerate(sentences, start=1)] if ax is axes[0, 0] else False
+        sns.heatmap(values, **look, cbar=False, yticklabels=labels, xticklabels=range(1, n + 1), ax=ax)
+        ax.set_title(name)
     return fig
 
 

@@ -27,6 +27,7 @@ SCORE = "Spearman x 100 (higher is better)"
 
 def colour(method: str, other: str = "0.45") -> str:
     """The fixed colour of a method, also with a word behind it ("JTCSE D"); `other` (grey) for names that are no method."""
+    method = method.split("\n")[0]  # what stands below is no part of the name
     return METHODS.get(method) or METHODS.get(method.split(" ")[0].rstrip(","), other)
 
 

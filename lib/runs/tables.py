@@ -9,11 +9,20 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.analysis.papers import gain_table
+from lib.analysis.papers import gains as paired_gains
 from lib.encoders import SentenceEncoder, ensemble
 from lib.runs import store
 from lib.runs.plan import Plan
 
 DECIMALS = 2
+# paper -> what stands for it beside the others
+METHODS = {
+    "micse": ["SimCSE + AMI", "miCSE"],
+    "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
+    "msse": ["MSSE"],
+    "jtcse": ["TNCSE", "JTCSE"],
+    "three_r": ["SimCSE + 3R"],
+}
 
 
 def score(
@@ -48,6 +57,44 @@ def headlines(rows: pd.DataFrame) -> pd.DataFrame:
     whole = ["table", "method", "backbone", "profile", "seed"]
     has_average = (rows.task == "Avg.").groupby([rows[name] for name in whole]).transform("any")
     return rows[(rows.task == "Avg.") | ~has_average.astype(bool)]
+
+
+def floors() -> pd.DataFrame:
+    """What every method has to beat on the seven STS tasks, profile small: the best untrained reading of each encoder.
+
+    That of the mini-BERT is the word vectors that it was made from (`averaging start`), far above its own readings.
+
+    Returns:
+        name, backbone, value: one row for each backbone.
+    """
+    known = headlines(store.published("small", "simcse"))
+    known = known[known.method.str.startswith("untuned") & (known.task == "Avg.")]
+    words = known[known.backbone == "averaging start"].assign(backbone="mini-bert", method="word vectors, untrained")
+    best = pd.concat([known, words]).sort_values("value").drop_duplicates("backbone", keep="last")
+    return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)
+
+
+def collected_gains() -> pd.DataFrame:
+    """What every method gained over SimCSE, profile small: seven STS tasks, same encoder, sentences and seed.
+
+    Returns:
+        method (with the number of sentences where the rows name it), backbone, seed, value (points); methods that
+        change one part of another are left out.
+    """
+    simcse = headlines(store.published("small", "simcse"))
+    collected = []
+    for paper, methods in METHODS.items():
+        rows = headlines(store.published("small", paper)).query("task == 'Avg.'")
+        if paper == "jtcse":  # plain SimCSE from the mini-BERT stands among SimCSE's rows
+            plain = simcse[(simcse.backbone == "mini-bert") & (simcse.method == "SimCSE, 10,000 sentences")]
+            rows = pd.concat([rows, plain.assign(method="SimCSE")])
+        rows["size"] = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+) sentences")[0].fillna("")
+        rows["method"] = rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True)
+        rows["value"] = paired_gains(rows, over="SimCSE", value="value", paired=("backbone", "size", "seed"))
+        rows = rows[rows.method.isin(methods)].dropna(subset="value")
+        rows["method"] = rows.method + rows["size"].map(lambda size: f"\n{size}" if size else "")
+        collected.append(rows[["method", "backbone", "seed", "value"]])
+    return pd.concat(collected, ignore_index=True)
 
 
 def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:

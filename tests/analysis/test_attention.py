@@ -124,11 +124,17 @@ def test_cls_energies_are_those_of_the_context_tensor_of_each_sentence(encoder, 
         np.testing.assert_allclose(energies, expected, rtol=1e-5)
 
 
-def test_maps_of_one_sentence_are_means_over_heads(encoder, sentences):
+def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentences):
+    encoder.train()  # the maps are without dropout all the same
     frame, tokens = attention.sentence_maps({"a": encoder, "b": encoder}, sentences[0])
+    second, _ = attention.sentence_maps({"a": encoder}, sentences[0], head=2)
+    assert encoder.training
     maps, _ = attention.attention_of(encoder.eval(), sentences[:1], range(2))
-    assert tokens[0] == "[CLS]" and len(tokens) == maps.size(-1)
+    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]") and len(tokens) == maps.size(-1)
     assert np.allclose(frame[frame.encoder == "b"].value, maps[:, 0].mean(1).detach().flatten(), atol=1e-6)
+    assert np.allclose(second.value, maps[:, 0, 1].detach().flatten(), atol=1e-6)
+    corner = second.query("layer == 1 and query == 3 and key == 0").value.item()
+    assert np.isclose(corner, maps[1, 0, 1, 3, 0].item())
 
 
 def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(encoder, sentences, monkeypatch):

@@ -92,3 +92,21 @@ def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
     assert table["small, mini"].dropna().tolist() == [70.0, 71.0]
     one = tables.beside(table, "Table 1", caption="c", paper=pd.Series({"0.3": 80.0}, name="paper")).data
     assert list(one.index) == ["0.1", "0.2", "0.3", "0.5"] and one.loc["0.3", "paper"] == 80.0
+
+
+def test_the_gains_of_all_methods_are_those_of_their_own_rows():
+    found = tables.collected_gains()
+    assert not found.duplicated(["method", "backbone", "seed"]).any() and found.value.notna().all()
+    rows = tables.headlines(runs.published("small", "msse")).query("table == 'Table 1, 1,000 sentences'")
+    by_method = rows.pivot(index="seed", columns="method", values="value")
+    msse = found[(found.method == "MSSE\n1,000") & (found.backbone == "mini-bert")].set_index("seed").value
+    pd.testing.assert_series_equal((by_method.MSSE - by_method.SimCSE)[msse.index], msse, check_names=False)
+
+
+def test_the_floor_of_an_encoder_is_its_best_untrained_reading():
+    found = tables.floors().set_index("backbone")
+    rows = tables.headlines(runs.published("small", "simcse")).query("method.str.startswith('untuned')")
+    best = rows.groupby("backbone").value.max()
+    assert found.index.is_unique and found.value["minilm-stripped"] == best["minilm-stripped"]
+    assert found.value["mini-bert"] == best["averaging start"] > best["mini-bert"]
+    assert found.name["mini-bert"] == "word vectors, untrained"
