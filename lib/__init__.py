@@ -7,6 +7,6 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before huggingface_hub is imported, which reads it once
 
-from lib.notebook import knob, parameters, setup  # noqa: E402
+from lib.notebook import hover_map, knob, parameters, setup  # noqa: E402
 
-__all__ = ["knob", "parameters", "setup"]
+__all__ = ["hover_map", "knob", "parameters", "setup"]

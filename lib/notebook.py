@@ -9,10 +9,14 @@ import inspect
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lib import paths, session
 from lib.checks import ConfigError, check_known, fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 
 def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,6 +83,11 @@ def setup(*, profile: str) -> None:
     print(f"commit   {session.git_commit()}", flush=True)
 
 
+def _live() -> bool:
+    """Whether somebody looks at this notebook: a Jupyter server tells its kernels which notebook they belong to."""
+    return "JPY_SESSION_NAME" in os.environ
+
+
 def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
     """Show what `draw` returns, in JupyterLab with a control for each of its arguments; it is drawn anew when one moves.
 
@@ -110,7 +119,7 @@ def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
             plt.close(shown)  # shown here, and not a second time at the end of the cell
         display(shown)
 
-    if "JPY_SESSION_NAME" not in os.environ:  # a Jupyter server names the notebook that a kernel belongs to
+    if not _live():
         return show(**starts)
     import ipywidgets
 
@@ -121,3 +130,31 @@ def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
         for name, start in starts.items()
     }
     ipywidgets.interact(show, **controls)
+
+
+def hover_map(figure: Figure, points: pd.DataFrame) -> None:
+    """Show a map of texts, in JupyterLab (which brings Vega-Lite) as one that names the text under the pointer and zooms.
+
+    Args:
+        figure: what is shown headless, see `knob`.
+        points: encoder (a panel each), x, y, label, text.
+    """
+    import matplotlib.pyplot as plt
+    from IPython.display import display
+
+    plt.close(figure)
+    if not _live():
+        return display(figure)
+    places = {axis: {"field": axis, "type": "quantitative", "axis": None, "scale": {"zero": False}} for axis in "xy"}
+    encoding = places | {
+        "color": {"field": "label", "type": "nominal", "scale": {"scheme": "tableau20"}},
+        "tooltip": [{"field": "text", "type": "nominal"}, {"field": "label", "type": "nominal"}],
+    }
+    zoom = {"name": "zoom", "select": "interval", "bind": "scales"}
+    panel = {"mark": "circle", "encoding": encoding, "params": [zoom], "width": 360, "height": 340}
+    column = {"field": "encoder", "type": "nominal", "sort": list(points.encoder.unique()), "title": None}
+    facets = {"facet": {"column": column}, "spec": panel}
+    scales = {"resolve": {"scale": {"x": "independent", "y": "independent"}}}
+    values = points[["encoder", "x", "y", "label", "text"]].to_dict("records")
+    chart = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "data": {"values": values}} | facets | scales
+    display({"application/vnd.vegalite.v5+json": chart, "text/plain": "a map of texts"}, raw=True)

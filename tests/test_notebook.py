@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import ipywidgets
 import matplotlib.pyplot as plt
 import nbformat
+import pandas as pd
 import papermill
 import pytest
 from nbformat import v4
 
 from lib.checks import ConfigError
-from lib.notebook import knob, parameters
+from lib.notebook import hover_map, knob, parameters
 
 CELL = """\
 seed: int = 1  # random seed
@@ -82,7 +84,7 @@ def test_plain_papermill(tmp_path):
 def drawn(monkeypatch):
     """What a knob drew, and what it handed to the notebook."""
     seen = SimpleNamespace(values=[], shown=[], controls={})
-    monkeypatch.setattr("IPython.display.display", lambda *shown: seen.shown.extend(shown))
+    monkeypatch.setattr("IPython.display.display", lambda *shown, raw=False: seen.shown.extend(shown))
 
     def draw(temperature=0.05, text="a dog"):
         seen.values.append((temperature, text))
@@ -122,3 +124,22 @@ def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn,
 def test_wrong_choices_of_a_knob(drawn, choices, message):
     with pytest.raises(ConfigError, match=message):
         knob(drawn.draw, **choices)
+
+
+def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):
+    columns = {
+        "encoder": ["a", "b"],
+        "x": [0.0, 1.0],
+        "y": [1.0, 2.0],
+        "label": ["dogs", "chess"],
+        "text": ["one", "two"],
+    }
+    figure, points = plt.figure(), pd.DataFrame(columns)
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    hover_map(figure, points)
+    assert drawn.seen.shown == [figure] and not plt.get_fignums()
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
+    hover_map(figure, points)
+    (chart,) = (bundle["application/vnd.vegalite.v5+json"] for bundle in drawn.seen.shown[1:])
+    assert chart["data"]["values"] == points.to_dict("records")
+    assert json.loads(json.dumps(chart)) == chart  # plain values: it goes to the browser as JSON

@@ -94,7 +94,7 @@ def collected_gains() -> pd.DataFrame:
         rows = rows[rows.method.isin(methods)].dropna(subset="value")
         rows["method"] = rows.method + rows["size"].map(lambda size: f"\n{size}" if size else "")
         collected.append(rows[["method", "backbone", "seed", "value"]])
-    return pd.concat(collected, ignore_index=True)
+    return pd.concat(collected, ignore_index=True).astype({"value": float})
 
 
 def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
@@ -119,6 +119,30 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> 
     )
     caption += f"; gain over {over} with the same seed"
     return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+
+
+def geometry(plan: Plan, done: pd.DataFrame, *, paper: str) -> tuple[pd.DataFrame, str]:
+    """Alignment and uniformity on the dev pairs at every dev evaluation; published as <paper>_geometry, x 100.
+
+    Args:
+        done: what `Plan.runs` gives, with the columns method and seed.
+
+    Returns:
+        method, seed, step, alignment, uniformity and backbone, for `figures.seed_bands`; and where they come from: what
+        profile small published, or this run where that has nothing.
+    """
+    frames = []
+    for row in done.itertuples():
+        frame = row.run.history.dropna(subset="alignment").melt("step", ["alignment", "uniformity"], "quantity")
+        labels = {"backbone": row.run.labels["backbone"], "method": row.method}
+        frames.append(frame.assign(**labels, seed=str(row.seed), run_id=row.run.id, value=100 * frame.value))
+    here = pd.concat(frames, ignore_index=True)[["backbone", "method", "seed", "run_id", "step", "quantity", "value"]]
+    plan.publish(here, f"{paper}_geometry", "Alignment and uniformity on the dev pairs at every dev evaluation, x 100.")
+    known = store.published("small", f"{paper}_geometry", columns=list(here))
+    shown, source = (known, "profile small") if len(known) else (here, f"profile {plan.profile}")
+    keys = ["backbone", "method", "seed", "step"]
+    shown = shown.pivot_table(index=keys, columns="quantity", values="value", sort=False).div(100).reset_index()
+    return shown, source
 
 
 def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, note: str) -> pd.DataFrame:
