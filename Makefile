@@ -12,7 +12,7 @@ export PYTHONHASHSEED = 0
 # no Python files of the user's home may stand in for what is pinned here
 export PYTHONNOUSERSITE = 1
 
-.PHONY: help setup reproduce test notebooks lint lab bench published clean
+.PHONY: help setup reproduce test notebooks coverage lint lab bench published clean
 
 help:
 	@echo "make reproduce   run every notebook in the demo profile, offline, and write the HTML report"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench       speed and memory against sentence-transformers (DATA=<folder> adds the evaluation)"
 	@echo "make published   score all-MiniLM-L6-v2 and compare with its published scores (DATA=<folder>)"
 	@echo "make notebooks   execute the notebooks in place with the demo defaults, to commit their outputs"
+	@echo "make coverage    write COVERAGE.md: every table and figure of every paper, and where it is"
 
 setup: $(VENV)/.installed
 
@@ -50,6 +51,9 @@ lint: setup
 notebooks: setup
 	CSE_PROGRESS=off CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	$(BIN)/nbstripout --keep-output --keep-count --extra-keys $(NOISE) notebooks/*.ipynb
+
+coverage: setup
+	$(BIN)/python -m lib.batch.coverage
 
 lab: setup
 	$(BIN)/jupyter lab notebooks/0_start_here.ipynb
