@@ -22,23 +22,23 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     encoders = frame.groupby("encoder", sort=False)
     shape = (len(encoders), encoders.layer.nunique().max())
     fig, axes = plt.subplots(*shape, figsize=(1.7 * shape[1] + 1, 2.0 * shape[0] + 0.5), squeeze=False)
-    size = 7 if len(tokens) < 15 else 5
+    size = 8 if len(tokens) < 15 else 6  # a map is 1.7 inches wide
     top = np.ceil(10 * frame.value.quantile(0.99)) / 10  # of the colours: a few larger values would hide the rest
     for row, (encoder, part) in zip(axes, encoders, strict=True):
         layers = part.groupby("layer")
         for ax, (layer, values) in zip(row, layers, strict=False):
             first = ax is row[0]
             image = ax.imshow(values.pivot(index="query", columns="key", values="value"), vmin=0, vmax=top)
-            ax.set_title(f"{encoder}, layer {layer}" if first else f"layer {layer}", fontsize=8)
+            ax.set_title(f"{encoder}, layer {layer}" if first else f"layer {layer}", fontsize=9)
             ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=size)
             ax.set_yticks(range(len(tokens)), tokens if first else [""] * len(tokens), fontsize=size)
             ax.grid(False)
         for ax in row[len(layers) :]:
             ax.set_visible(False)
-    fig.supxlabel("looks at", fontsize=8)
-    fig.supylabel("looks from", fontsize=8)
+    fig.supxlabel("looks at", fontsize=9)
+    fig.supylabel("looks from", fontsize=9)
     bar = fig.colorbar(image, ax=axes, shrink=0.8, extend="max")
-    bar.set_label(f"attention (uniform is {1 / len(tokens):.2f})", size=8)
+    bar.set_label(f"attention (uniform is {1 / len(tokens):.2f})", size=9)
     return fig
 
 
@@ -79,12 +79,13 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
             ax.hist2d(part.view1, part.view2, bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
             ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
             ax.text(0.05, 0.83, f"ρ {part.view1.corr(part.view2):.2f}", transform=ax.transAxes, fontsize=9)
-            ax.tick_params(labelsize=8, pad=1)
+            ax.tick_params(labelsize=9, pad=1)
             ax.locator_params(nbins=3)
             ax.grid(False)
         row[0].set_ylabel(f"layer {layer}", fontsize=9)
     for ax, (encoder, head) in zip(axes[0], heads.groups, strict=True):
         ax.set_title(f"{encoder}\nhead {head}", fontsize=9)
+    fig.suptitle("Do two passes of one sentence attend alike?", fontsize=11)
     fig.supxlabel("log attention in the first pass", fontsize=9)
     fig.supylabel("log attention in the second pass\n", fontsize=9)  # an empty line beside the layers
     return fig

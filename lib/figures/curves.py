@@ -119,7 +119,7 @@ def few_shot(
         ax.set_title(", ".join(filter(None, (title, backbone))))
     axes[0, 0].set_ylabel(ylabel)
     shown = ("bars: " if several else "band: ") + ("± std" if "std" in frame else "range over the subsets")
-    ax.legend(title=shown, title_fontsize=8, **OUTSIDE)
+    ax.legend(title=shown, title_fontsize=9, **OUTSIDE)
     return fig
 
 
@@ -234,12 +234,12 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
     return fig
 
 
-def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str) -> Figure:
+def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str = "") -> Figure:
     """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
     fig, ax = plt.subplots(figsize=(5.6, 3.4), subplot_kw={"prop_cycle": CYCLE})
     for (method, part), look in zip(frame.groupby("method", sort=False), CYCLE(), strict=False):
         ax.plot(part[x], part.value, color=colour(method, look["color"]), label=method)
-    ax.set(xlabel=xlabel, ylabel=ylabel, xticks=sorted(frame[x].unique()))
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title, xticks=sorted(frame[x].unique()))
     widen(ax)
     ax.legend()
     return fig

@@ -45,7 +45,7 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     fig, ax = plt.subplots(figsize=(6, 4))
     points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, s=60, edgecolors="k", lw=0.5)
     fig.colorbar(points, label=SCORE)
-    ax.set(**_AXES)
+    ax.set(**_AXES, title="Where encoders place sentences")
     ax.margins(0.22)
     _name_points(ax, frame.encoder, frame.uniformity, frame.alignment)
     return fig
@@ -57,14 +57,14 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
     taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far, from the lowest up
     for i in np.argsort(places[:, 1]):
         left, height = places[i]
-        right = left + 12 + 5 * len(names.iloc[i])
+        right = left + 12 + 5.6 * len(names.iloc[i])
         near = [top for start, end, top in taken if left < end and start < right]
         height = max([height, *(top + apart for top in near)])
         taken.append((left, right, height))
         lift = height - places[i, 1]
         arrow = {"arrowstyle": "-", "lw": 0.5, "color": "0.6"} if lift > apart / 2 else None
         place = {"xytext": (8, lift - 2), "textcoords": "offset points"}
-        ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, fontsize=8, arrowprops=arrow)
+        ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, fontsize=9, arrowprops=arrow)
 
 
 def cosine_density(frame: pd.DataFrame) -> Figure:
@@ -176,7 +176,7 @@ def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: st
             label = f"{group}: rank correlation {points[x].corr(points[y], method='spearman'):.2f}"
             ax.plot(points[x], points[y], ls="", ms=4, mew=0, alpha=0.5, label=label.removeprefix(": "))
         ax.set(xlabel=xlabel, title=f"{encoder}, {len(rows):,} pairs")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=8, handletextpad=0.2)
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=9, handletextpad=0.2)
     fig.axes[0].set_ylabel(ylabel)
     return fig
 
@@ -190,9 +190,10 @@ def modulus_surface(frame: pd.DataFrame) -> Figure:
     fig, ax = plt.subplots(figsize=(5.4, 3.6))
     shades = ax.contourf(grid.columns, grid.index, grid, levels=np.linspace(0, grid.to_numpy().max(), 13))
     lines = ax.contour(grid.columns, grid.index, grid, levels=[0.25, 0.5, 0.75], colors="white", linewidths=0.7)
-    ax.clabel(lines, fmt="%.2f", fontsize=8)
+    ax.clabel(lines, fmt="%.2f", fontsize=9)
     fig.colorbar(shades, label="length term L (lower is better)", ticks=[0, 0.25, 0.5, 0.75, 1])
-    ax.set(xlabel="k, ratio of the two lengths", ylabel="t, cosine between the vectors", xscale="log")
+    labels = {"xlabel": "k, ratio of the two lengths", "ylabel": "t, cosine between the vectors"}
+    ax.set(**labels, xscale="log", title="What the constraint on the lengths asks for")
     ax.set_xticks([0.2, 0.5, 1, 2, 5], ["0.2", "0.5", "1", "2", "5"])
     ax.set_xlim(grid.columns.min(), grid.columns.max())
     ax.minorticks_off()

@@ -21,7 +21,7 @@ METHODS = {
 }  # fmt: skip
 # For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
 CYCLE = plt.cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
-OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 8}  # a legend to the right of its axes
+OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 9}  # a legend to the right of its axes
 SCORE = "Spearman x 100 (higher is better)"
 
 
@@ -78,7 +78,7 @@ def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, not
     folder = paths.figures(profile)
     folder.mkdir(parents=True, exist_ok=True)
     description = (source or f"profile {profile}") + (f"; {note}" if note else "")
-    fig.text(0, -0.015, description, va="top", fontsize=7, color="0.4")
+    fig.text(0, -0.015, description, va="top", fontsize=9, color="0.4")
     fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
     with matplotlib.rc_context({"svg.hashsalt": name}):
         fig.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": description})
