@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from datetime import timedelta
+from pathlib import Path
 
 import nbformat
 import papermill
@@ -68,6 +69,11 @@ def preview(job: Job, plan: Plan | None) -> str:
     return f"{state}\n{counts}; about {_clock(seconds)} with the evaluations, on this machine"
 
 
+def _literal(path: Path) -> str:
+    """The path as papermill takes it, which fills in what stands in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
 def execute(job: Job, plan: Plan | None = None) -> int:
     """Run the notebook in a kernel of its own and return the exit code.
 
@@ -81,7 +87,11 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     code, reason = DONE, ""
     try:
         papermill.execute_notebook(
-            job.notebook, job.output, job.overrides, **KERNEL, stdout_file=sys.stderr, stderr_file=sys.stderr
+            *map(_literal, (job.notebook, job.output)),
+            job.overrides,
+            **KERNEL,
+            stdout_file=sys.stderr,
+            stderr_file=sys.stderr,
         )
     except papermill.PapermillExecutionError as error:
         code, reason = FAILED, f"cell [{error.exec_count}] stopped with {error.ename}: {one_line(error.evalue)}"

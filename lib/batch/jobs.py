@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nbformat
+
 from lib import paths
 from lib.batch.parameters import check, declared, read_assignment, read_file, read_text
 from lib.checks import ConfigError, check_choice
 
 SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
+MOST_COMBINATIONS = 10_000  # of a sweep
 
 
 @dataclass(frozen=True)
@@ -64,10 +68,20 @@ def single(
         given |= check(kinds, read_assignment(kinds, text), "-p")
     if output and output.resolve() == notebook.resolve():
         raise ConfigError(f"-o {output} is the notebook itself: choose another file.")
+    if output and output.exists() and not _is_executed(output):
+        raise ConfigError(f"-o {output} is there already and is no executed notebook: choose another file.")
     name = [notebook.stem, *(path.stem for path in files if path.stem != notebook.stem)]
     if given:
         name.append(_readable(given))
     return _job(notebook, defaults, from_files | given, "-".join(name), output)
+
+
+def _is_executed(path: Path) -> bool:
+    """Whether a file is an earlier output of papermill, which may be overwritten."""
+    try:
+        return "papermill" in nbformat.read(path, as_version=4).metadata
+    except Exception:  # nbformat raises many kinds; a folder, a text, a cut notebook
+        return False
 
 
 def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], name: str, output: Path | None) -> Job:
@@ -89,6 +103,8 @@ def expand(sweep: Path) -> list[Job]:
     grid = spec.get("grid", {})
     if empty := [name for name, values in grid.items() if not values]:
         raise ConfigError(f"{sweep}: the list of values for {empty[0]} is empty; give at least one.")
+    if (count := math.prod(map(len, grid.values()))) > MOST_COMBINATIONS:
+        raise ConfigError(f"{sweep} has {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken: split it.")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
     combinations += spec.get("runs", [])
     if not combinations:

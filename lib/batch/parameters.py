@@ -60,6 +60,29 @@ def _kind(annotation: ast.expr) -> Any:
     return TYPES[ast.unparse(annotation)]
 
 
+class _PlainLoader(yaml.SafeLoader):
+    """Safe YAML in which no name stands twice and nothing refers to something else: a few such lines can grow without end."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"*{self.peek_event().anchor} refers to another place: write the value out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise yaml.YAMLError(f"{twice[0]} stands twice: keep one of them")
+        return super().construct_mapping(node, deep=deep)
+
+
+def _yaml(text: str) -> Any:
+    """The value of YAML text. Raises yaml.YAMLError, also for dates and numbers that cannot be, and nesting without end."""
+    try:
+        return yaml.load(text, _PlainLoader)  # noqa: S506 -- a safe loader
+    except (ValueError, RecursionError) as error:
+        raise yaml.YAMLError(str(error)) from error
+
+
 def notebook_of(file: Path) -> Path | None:
     """The notebook that a parameter file belongs to: the longest name that the name of the file starts with."""
     notebooks = (paths.root() / "notebooks").glob("*.ipynb")
@@ -85,20 +108,24 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such file, or it holds something else.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such file.")
     try:
+        if not path.is_file():
+            raise ConfigError(f"{path}: there is no such file.")
         return read_text(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file in UTF-8.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def read_text(text: str, source: str) -> dict[str, Any]:
     """The YAML mapping `text`, which the user gave in `source`; see `read_file`."""
     try:
-        values = yaml.safe_load(text) or {}
+        values = _yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} is not valid YAML: {one_line(error)}.") from error
+    if values is None:  # nothing, or comments alone
+        return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{source} is not a mapping: write one `name: value` per line.")
     return values
@@ -114,7 +141,7 @@ def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]
     if not separator:
         raise ConfigError(f"-p {assignment}: write -p name=value.")
     try:
-        value = yaml.safe_load(text)
+        value = _yaml(text)
     except yaml.YAMLError:
         value = text
     return {name: text if kinds.get(name) is str and not isinstance(value, str) else value}

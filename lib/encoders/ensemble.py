@@ -103,6 +103,24 @@ def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[fl
     return EncoderSum(members, factors)
 
 
+def _listed(path: Path) -> tuple[list[str], list[float]]:
+    """Names of the folders and weights of a saved ensemble: plain names beside the list, finite numbers, not all 0."""
+    try:
+        listed = json.loads(path.read_text(encoding="utf8"))
+        names, weights = listed["encoders"], [float(weight) for weight in listed["weights"]]
+        inside = [(path.parent / name).resolve().parent == path.parent.resolve() for name in names]
+        plain = isinstance(names, list) and names and all(inside) and all(Path(name).name == name for name in names)
+        right = plain and len(names) == len(weights) and np.isfinite(weights).all() and any(weights)
+    except (ValueError, TypeError, KeyError, OSError):
+        right = False
+    if not right:
+        raise EncoderError(
+            f"{path} is no list of encoders: it needs `encoders`, names of folders beside it, and `weights`, as many "
+            "finite numbers that are not all 0; correct it or save the ensemble again."
+        )
+    return names, weights
+
+
 def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | EncoderSum:
     """A saved ensemble, or what SentenceEncoder.from_pretrained loads; options as there.
 
@@ -112,8 +130,8 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
     folder = next((f for f in (Path(path_or_id).expanduser(), paths.root() / path_or_id) if (f / LIST).is_file()), None)
     if folder is None:
         return SentenceEncoder.from_pretrained(path_or_id, **options)
-    listed = json.loads((folder / LIST).read_text(encoding="utf8"))
-    folders = [folder.resolve() / name for name in listed["encoders"]]
+    names, weights = _listed(folder / LIST)
+    folders = [folder.resolve() / name for name in names]
     if missing := [part.name for part in folders if not part.is_dir()]:
         raise EncoderError(f"ensemble {str(path_or_id)!r} is incomplete: its folder lacks {', '.join(missing)}.")
-    return EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], listed["weights"])
+    return EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], weights)

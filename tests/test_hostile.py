@@ -1,0 +1,119 @@
+"""What careless and hostile users give: one clear sentence before any work, nothing foreign read, nothing overwritten.
+
+The cases are data: input, and words of the sentence."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from lib import paths
+from lib.batch import jobs
+from lib.batch.execute import _literal
+from lib.batch.parameters import read_file, read_text
+from lib.checks import ConfigError, EncoderError
+from lib.encoders import SentenceEncoder, ensemble
+
+NOTEBOOK = paths.root() / "notebooks" / "0_start_here.ipynb"
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+YAML = {
+    "seed: 1\nseed: 2": "seed stands twice: keep one of them",
+    "grid: {seed: [1], seed: [2]}": "seed stands twice",
+    BOMB: "refers to another place: write the value out",
+    "[]": "is not a mapping",
+    "false": "is not a mapping",
+    "0": "is not a mapping",
+    "seed: 2020-99-99": "not valid YAML",
+    "seed: !!int abc": "not valid YAML",
+    "seed: !!python/object/apply:os.system [ls]": "not valid YAML",
+    "[" * 5000: "not valid YAML",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), YAML.items(), ids=range(len(YAML)))
+def test_parameters_that_are_no_plain_mapping(text, words):
+    with pytest.raises(ConfigError, match=words.replace("*", r"\*")):
+        read_text(text, "-y")
+
+
+def test_nothing_and_comments_alone_are_no_parameters():
+    assert read_text("", "-y") == read_text("# later", "-y") == {}
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "x" * 5000])
+def test_a_parameter_file_that_cannot_be_read(tmp_path, name):
+    with pytest.raises(ConfigError, match="no such file|cannot be read"):
+        read_file(tmp_path / name)
+
+
+def test_a_sweep_without_end_is_refused_at_once(tmp_path):
+    grid = {name: list(range(1000)) for name in ("seed", "corpus_size", "batch_size")}
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(json.dumps({"notebook": "notebooks/0_start_here.ipynb", "grid": grid}))
+    with pytest.raises(ConfigError, match="1,000,000,000 combinations, at most 10,000"):
+        jobs.expand(sweep)
+
+
+@pytest.mark.parametrize("content", ["my thesis", "{}", None])
+def test_nobodys_file_is_taken_for_an_output(tmp_path, content):
+    output = tmp_path / "mine.ipynb"
+    if content is None:
+        output.mkdir()
+    else:
+        output.write_text(content)
+    with pytest.raises(ConfigError, match="is there already and is no executed notebook"):
+        jobs.single(NOTEBOOK, output=output)
+    notebook = nbformat.v4.new_notebook()
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+    with pytest.raises(ConfigError, match="no executed notebook"):
+        jobs.single(NOTEBOOK, output=tmp_path / "own.ipynb")
+    notebook.metadata["papermill"] = {}
+    nbformat.write(notebook, tmp_path / "old.ipynb")
+    assert jobs.single(NOTEBOOK, output=tmp_path / "old.ipynb").output == tmp_path / "old.ipynb"
+
+
+def test_braces_in_a_path_are_part_of_its_name():
+    from papermill.parameterize import parameterize_path
+
+    assert parameterize_path(_literal(Path("/a/{seed}/{}.ipynb")), {"seed": 3}) == "/a/{seed}/{}.ipynb"
+
+
+LISTS = [
+    {"encoders": ["../elsewhere"], "weights": [1.0]},
+    {"encoders": ["/etc"], "weights": [1.0]},
+    {"encoders": [".."], "weights": [1.0]},
+    {"encoders": ["link"], "weights": [1.0]},
+    {"encoders": [], "weights": []},
+    {"encoders": ["0"], "weights": [0.0]},
+    {"encoders": ["0"], "weights": [float("nan")]},
+    {"encoders": ["0"], "weights": [float("inf")]},
+    {"encoders": ["0"], "weights": ["much"]},
+    {"encoders": ["0"], "weights": [1.0, 1.0]},
+    {"encoders": "0", "weights": [1.0], "more": ".."},
+    ["0"],
+    {},
+]
+
+
+@pytest.mark.parametrize("listed", LISTS, ids=range(len(LISTS)))
+def test_a_list_of_encoders_names_its_own_folders_and_finite_weights(tmp_path, tiny_bert, listed):
+    folder = tmp_path / "sum"
+    ensemble.EncoderSum([SentenceEncoder.from_pretrained(tiny_bert)]).save(folder)
+    (folder / "link").symlink_to(tmp_path)
+    (name,) = json.loads((folder / ensemble.LIST).read_text())["encoders"]
+    (folder / ensemble.LIST).write_text(json.dumps(listed).replace('"0"', json.dumps(name)))
+    with pytest.raises(EncoderError, match="ensemble.json is no list of encoders"):
+        ensemble.load(folder)
+
+
+def test_a_list_cut_in_half_is_one_sentence(tmp_path, tiny_bert):
+    folder = tmp_path / "sum"
+    ensemble.EncoderSum([SentenceEncoder.from_pretrained(tiny_bert)]).save(folder)
+    ensemble.load(folder)
+    path = folder / ensemble.LIST
+    path.write_text(path.read_text()[:9])
+    with pytest.raises(EncoderError, match="is no list of encoders"):
+        ensemble.load(folder)
