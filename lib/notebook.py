@@ -4,7 +4,9 @@ papermill), quiet libraries, one plot style, outputs that repeat; and knobs that
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
+import html
 import inspect
 import io
 import os
@@ -49,8 +51,22 @@ def _palette_png(figure: Any) -> bytes:
 
 
 def _table_html(table: Any) -> str:
-    """A styled table, its ids made from what it shows: those of pandas are random, and no output would ever repeat."""
-    return table.set_uuid(hashlib.sha256(table.to_string().encode()).hexdigest()[:5])._repr_html_()
+    """A styled table, its ids made from what it shows (those of pandas are random, and no output would ever repeat), its
+    texts as text: a sentence of a corpus may hold HTML, which pandas would let through."""
+    table = copy.copy(table.set_uuid(hashlib.sha256(table.to_string().encode()).hexdigest()[:5]))
+
+    def as_text(value: Any) -> Any:
+        return html.escape(value, quote=False) if isinstance(value, str) else value
+
+    def labels_as_text(labels: pd.Index) -> pd.Index:
+        if labels.nlevels == 1:
+            return labels.map(as_text)
+        return labels.map(lambda label: tuple(map(as_text, label)))
+
+    table.index, table.columns = labels_as_text(table.index), labels_as_text(table.columns)
+    table.data = table.data.map(as_text).set_axis(table.index).set_axis(table.columns, axis=1)
+    table.caption = as_text(table.caption)
+    return table._repr_html_()
 
 
 def _repeatable_outputs() -> None:

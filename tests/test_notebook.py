@@ -14,7 +14,7 @@ import pytest
 from nbformat import v4
 
 from lib.checks import ConfigError
-from lib.notebook import hover_map, knob, parameters
+from lib.notebook import _table_html, hover_map, knob, parameters
 
 CELL = """\
 seed: int = 1  # random seed
@@ -143,3 +143,22 @@ def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):
     (chart,) = (bundle["application/vnd.vegalite.v5+json"] for bundle in drawn.seen.shown[1:])
     assert chart["data"]["values"] == points.to_dict("records")
     assert json.loads(json.dumps(chart)) == chart  # plain values: it goes to the browser as JSON
+
+
+def test_html_in_a_table_is_text():
+    bad = "<script>alert(1)</script> & more"
+    frame = pd.DataFrame({bad: [bad, "a"], "number": [1.234, 2.0]}, index=pd.Index([bad, "b"], name="query"))
+    many = pd.DataFrame(
+        [[bad]], index=pd.MultiIndex.from_tuples([(bad, "x")]), columns=pd.MultiIndex.from_tuples([("u", bad)])
+    )
+    for table in (
+        frame.style.format(precision=1).set_caption(bad),
+        frame.style,
+        frame.style.hide(axis="index"),
+        many.style,
+    ):
+        page = _table_html(table)
+        assert "<script" not in page and "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert frame.iloc[0, 0] == bad and "<td" in page
+    plain = pd.DataFrame({"a": [1.25, 2.5]}, index=["x'", 'y"']).style.format(precision=1)
+    assert "1.2" in _table_html(plain) and "x'" in _table_html(plain) and _table_html(plain) == _table_html(plain)
