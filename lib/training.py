@@ -37,7 +37,7 @@ RANDOM = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}  # what reads and 
 
 
 class NumericError(Exception):
-    """A loss term or the gradient is not finite; the message names it and the step."""
+    """A loss term, the gradient or the dev score is not finite; the message names it and the step."""
 
 
 @dataclass
@@ -128,7 +128,13 @@ def train(
         metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
         state.dev_seconds += time.monotonic() - before
         state.dev_evaluations += 1
-        return broadcast_object_list([metrics])[0]
+        metrics = broadcast_object_list([metrics])[0]  # so that all processes stop
+        if not np.isfinite(metrics["dev"]):
+            raise NumericError(
+                f"the dev score is {metrics['dev']} at step {state.step}: all vectors of {dev.name} dev are equal or not "
+                "finite, or its gold scores are; take another backbone, a lower learning_rate, or look at the dev file."
+            )
+        return metrics
 
     started = saved = time.monotonic()
     if state.step == 0 and dev is not None:

@@ -169,6 +169,14 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
+def test_a_dev_score_that_is_no_number_stops_training(tiny_bert, sentences):
+    method, corpus, config = build(tiny_bert, sentences)
+    gold = np.full(5, 3.0)  # constant: no correlation
+    dev = STSTask("mine", "dev", "demo pairs", {"mine": Subset(sentences[:5], sentences[5:10], gold)})
+    with pytest.raises(training.NumericError, match="the dev score is nan at step 0.*gold scores"):
+        training.train(method, corpus, config, dev=dev)
+
+
 def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences):
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     tokens = tokenize_corpus(Corpus("text", (tuple(sentences),)), encoder, max_length=32)
