@@ -3,10 +3,13 @@
 The cases are data: input, and words of the sentence."""
 
 import json
+import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from lib import paths
 from lib.batch import jobs
@@ -107,6 +110,40 @@ def test_a_list_of_encoders_names_its_own_folders_and_finite_weights(tmp_path, t
     (folder / ensemble.LIST).write_text(json.dumps(listed).replace('"0"', json.dumps(name)))
     with pytest.raises(EncoderError, match="ensemble.json is no list of encoders"):
         ensemble.load(folder)
+
+
+WEIGHTS = {
+    "embeddings.word_embeddings.weight": (torch.zeros_like, "all its word vectors are 0"),
+    "encoder.layer.1.output.dense.weight": (
+        lambda x: x * float("nan"),
+        "encoder.layer.1.output.dense.weight holds NaN",
+    ),
+    "encoder.layer.0.output.dense.bias": (lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
+    "encoder.layer.0.attention.self.key.weight": (lambda x: (x * 9).to(torch.int8), "stored as whole numbers"),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_weights_that_cannot_be_meant(tmp_path, tiny_bert, name):
+    change, words = WEIGHTS[name]
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    weights = load_file(folder / "model.safetensors")
+    (full,) = (key for key in weights if key.endswith(name))
+    save_file(weights | {full: change(weights[full]).contiguous()}, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(EncoderError, match=words):
+        SentenceEncoder.from_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"is_decoder": True}, "is_decoder is set"), ({"num_hidden_layers": 1}, "has 1 layers and its weights have more")],
+)
+def test_a_configuration_that_is_not_of_these_weights(tmp_path, tiny_bert, change, words):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(EncoderError, match=words):
+        SentenceEncoder.from_pretrained(folder)
 
 
 def test_a_list_cut_in_half_is_one_sentence(tmp_path, tiny_bert):

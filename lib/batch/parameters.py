@@ -77,10 +77,13 @@ class _PlainLoader(yaml.SafeLoader):
 
 def _yaml(text: str) -> Any:
     """The value of YAML text. Raises yaml.YAMLError, also for dates and numbers that cannot be, and nesting without end."""
+    loader = _PlainLoader(text)
     try:
-        return yaml.load(text, _PlainLoader)  # noqa: S506 -- a safe loader
+        return loader.get_single_data()
     except (ValueError, RecursionError) as error:
         raise yaml.YAMLError(str(error)) from error
+    finally:
+        loader.dispose()
 
 
 def notebook_of(file: Path) -> Path | None:

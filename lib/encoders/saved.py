@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -84,6 +84,8 @@ def load_backbone(
         where, reason = "in that folder" if local else "on the hub or in its cache", " ".join(str(error).split())[:200]
         raise EncoderError(f"backbone {name!r}: no loadable model and tokenizer {where} ({reason}).") from error
     missing, entries = report["missing_keys"], len(tokenizer)
+    surplus = sorted(key for key in report["unexpected_keys"] if re.search(r"encoder\.layer\.\d+\.", key))
+    broken = [name for name, weight in backbone.named_parameters() if not weight.isfinite().all()]
     problems = {
         "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
         f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
@@ -91,11 +93,31 @@ def load_backbone(
         "it was saved without a pooler; choose another pooling or backbone": any("pooler" in key for key in missing),
         f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or "
         "belongs to another kind of model": bool(missing),
+        "is_decoder is set in its config.json, so that every word would see those before it alone; set it to false": (
+            config.is_decoder
+        ),
+        f"its config.json has {config.num_hidden_layers} layers and its weights have more ({min(surplus, default='')})": (
+            bool(surplus)
+        ),
+        f"{min(broken, default='')} holds NaN or infinite weights; the file is damaged": bool(broken),
+        "all its word vectors are 0; the file is damaged": not backbone.get_input_embeddings().weight.any(),
+        "its weights are stored as whole numbers (quantised); save them as floats": local
+        and _has_integers(Path(source)),
     }
     if problem := next((text for text, is_so in problems.items() if is_so), None):
         raise EncoderError(f"backbone {name!r}: {problem}.")
     replace_dropout(backbone)
     return backbone, tokenizer, modules
+
+
+def _has_integers(folder: Path) -> bool:
+    """Whether weights (not counters such as position_ids) of a saved model are whole numbers."""
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
+            if any(file.get_slice(name).get_dtype() not in ("F64", "F32", "F16", "BF16") for name in names):
+                return True
+    return False
 
 
 def read_modules(source: str, local: bool) -> dict[str, Any]:
