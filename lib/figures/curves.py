@@ -116,6 +116,7 @@ def few_shot(
         part = frame[frame.backbone == backbone] if "backbone" in frame else frame
         several = _few_shot_panel(ax, part, untuned)
         _draw_floors(ax, floors, backbone)
+        widen(ax)
         ax.set_title(", ".join(filter(None, (title, backbone))))
     axes[0, 0].set_ylabel(ylabel)
     shown = ("bars: " if several else "band: ") + ("± std" if "std" in frame else "range over the subsets")
@@ -159,7 +160,9 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
     floors: name, value and perhaps backbone: scores that a method has to beat, drawn as lines.
     """
     methods = list(frame.method.unique())
-    fig, backbones = backbone_panels(frame, width=2.2 + 0.75 * len(methods), height=3.6)
+    many = len(methods) > 6  # beside each other their names would be too small to read
+    width = 2.2 + (0.6 if many else 0.75) * len(methods)
+    fig, backbones = backbone_panels(frame, width=width, height=3.2 if many else 3.6, stacked=many)
     for ax, backbone, rows in backbones:
         shown = [name for name in methods if name in set(rows.method)]
         if len(shown) == 2:
@@ -185,7 +188,8 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
         seeds = int(rows.groupby("method").size().max())
         ax.set_title(f"{backbone}, {seeds} seed{'s' * (seeds > 1)}".removeprefix(", "))
         widen(ax)
-    fig.axes[0].set_ylabel(ylabel)
+    for ax, *_ in backbones[: len(backbones) if many else 1]:
+        ax.set_ylabel(ylabel)
     dot, square = ({"color": "0.3", "marker": mark, "ls": ""} for mark in "os")
     handles = [plt.Line2D([], [], **dot, ms=4, label="one seed"), plt.Line2D([], [], **square, label="mean ± std")]
     ax.legend(handles=handles, **OUTSIDE)
@@ -196,6 +200,7 @@ def _draw_floors(ax: Axes, floors: pd.DataFrame | None, backbone: str) -> None:
     """A line for each score that has to be beaten, those of this backbone. floors: name, value, perhaps backbone."""
     if floors is None:
         return
+    ax.autoscale(axis="y")  # the lines belong into the picture
     for floor in (floors[floors.backbone == backbone] if "backbone" in floors else floors).itertuples():
         ax.axhline(floor.value, color="0.3", ls="--", lw=1)
         place = {"transform": ax.get_yaxis_transform(), "va": "bottom", "fontsize": 9}

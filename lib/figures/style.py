@@ -50,13 +50,16 @@ def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) 
     return fig, filled
 
 
-def backbone_panels(frame: pd.DataFrame, *, width: float, height: float) -> tuple[Figure, list[tuple]]:
-    """A row of panels of that size in inches, one per value of the column backbone, or one where there is no such
-    column: the figure, and (axes, backbone, its rows) of each."""
+def backbone_panels(
+    frame: pd.DataFrame, *, width: float, height: float, stacked: bool = False
+) -> tuple[Figure, list[tuple]]:
+    """A row of panels (stacked: a column) of that size in inches, one per value of the column backbone, or one where there
+    is no such column: the figure, and (axes, backbone, its rows) of each."""
     groups = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
-    options = {"figsize": (width * len(groups), height), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
-    fig, axes = plt.subplots(1, len(groups), **options)
-    return fig, [(ax, backbone, rows) for ax, (backbone, rows) in zip(axes[0], groups, strict=True)]
+    shape = (len(groups), 1) if stacked else (1, len(groups))
+    options = {"figsize": (width * shape[1], height * shape[0]), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
+    fig, axes = plt.subplots(*shape, **options)
+    return fig, [(ax, backbone, rows) for ax, (backbone, rows) in zip(axes.flat, groups, strict=True)]
 
 
 def widen(ax: plt.Axes, least: float = 5) -> None:
