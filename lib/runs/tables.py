@@ -88,6 +88,8 @@ def collected_gains() -> pd.DataFrame:
         if paper == "jtcse":  # plain SimCSE from the mini-BERT stands among SimCSE's rows
             plain = simcse[(simcse.backbone == "mini-bert") & (simcse.method == "SimCSE, 10,000 sentences")]
             rows = pd.concat([rows, plain.assign(method="SimCSE")])
+        if paper == "msse":  # its Table 2 has few sentences, with as many steps
+            rows = rows[rows.table.str.startswith("Table 1")]
         rows["size"] = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+) sentences")[0].fillna("")
         rows["method"] = rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True)
         rows["value"] = paired_gains(rows, over="SimCSE", value="value", paired=("backbone", "size", "seed"))
