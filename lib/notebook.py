@@ -139,10 +139,11 @@ def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
         return show(**starts)
     import ipywidgets
 
+    look = {"continuous_update": False, "style": {"description_width": "initial"}}  # names are not cut off
     controls = {
-        name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, continuous_update=False)
+        name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **look)
         if name in choices
-        else ipywidgets.Text(value=start, continuous_update=False, layout=ipywidgets.Layout(width="90%"))
+        else ipywidgets.Text(value=start, layout=ipywidgets.Layout(width="90%"), **look)
         for name, start in starts.items()
     }
     ipywidgets.interact(show, **controls)
