@@ -153,9 +153,9 @@ def test_a_headless_run_from_elsewhere_without_a_network(tmp_path):
     outputs = nbformat.read(executed[0], 4)
     assert [c for c in outputs.cells if "injected-parameters" in c.metadata.get("tags", [])]
     assert {p.name for p in (tmp_path / "figures").iterdir()} >= {
-        "start_cosines.png",
-        "start_cosines.svg",
-        "start_cosines.csv",
+        "start_clusters.png",
+        "start_clusters.svg",
+        "start_clusters.csv",
     }
     assert len(list((tmp_path / "runs/demo").glob("simcse-*/metrics.json"))) == 1
     assert (
