@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "figures": {"paths"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
-    "batch": TOOLS | {"config", "runs"},
+    "batch": TOOLS | {"config", "analysis", "runs"},
 }
 
 

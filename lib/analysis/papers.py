@@ -1,4 +1,5 @@
-"""The published tables (lib/assets/papers/*.yaml) and their comparison with what was measured."""
+"""The papers' sheets (lib/assets/papers/*.yaml): published tables and their comparison with what was measured, and the
+appendix of a paper's notebook."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from IPython.display import Markdown
 from scipy import stats
 
 from lib import paths
@@ -18,7 +20,7 @@ FOLDER = paths.root() / "lib" / "assets" / "papers"
 
 @cache
 def load(paper: str) -> dict[str, Any]:
-    """The whole sheet of a paper: source, conventions, tables, figures.
+    """The whole sheet of a paper: its notebook, source, conventions, tables, figures, differences, slots.
 
     Raises:
         KeyError: no such sheet.
@@ -58,6 +60,22 @@ def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
         frame = frame.assign(value=[f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in cells])
     index = ["setting", "method"] if frame.setting.any() else ["method"]
     return frame.groupby([*index, "column"], sort=False).value.first().unstack(sort=False)
+
+
+def slots(paper: str) -> str:
+    """Every table and figure of a paper and where it is, as a Markdown table."""
+    return _markdown(["table or figure", "section", "measured in", "what to know"], load(paper)["slots"])
+
+
+def appendix(paper: str) -> Markdown:
+    """Where a paper and its authors' code differ and what is done here, and `slots`."""
+    differences = _markdown(["topic", "paper", "authors' code", "here"], load(paper)["differences"])
+    return Markdown(f"**Paper and code**\n\n{differences}\n\n**Every table and figure**\n\n{slots(paper)}")
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def compare(

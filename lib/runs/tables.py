@@ -51,6 +51,36 @@ def score(
     return frame
 
 
+def beyond(
+    plan: Plan,
+    done: pd.DataFrame,
+    encoders: Mapping[str, SentenceEncoder | ensemble.EncoderSum | store.Run],
+    kinds: Mapping[str, str],
+    *,
+    paper: str,
+    note: str,
+) -> pd.DataFrame:
+    """Evaluate runs and encoders on what the plan has besides STS, and publish the rows under the paper's name.
+
+    Args:
+        done, encoders: as in `score`. kinds: kind of `Plan.evaluate` -> table.
+
+    Returns:
+        Result rows (ROW_COLUMNS); none where the plan has no task of these kinds.
+    """
+    asked = [(encoder, name, "") for name, encoder in encoders.items()]
+    asked += [(row.run, row.method, row.seed) for row in done.itertuples()]
+    frames = [
+        plan.evaluate(kind, encoder, method=name, seed=seed, paper=paper, table=table)
+        for encoder, name, seed in asked
+        for kind, table in kinds.items()
+    ]
+    frame = pd.concat([rows for rows in frames if len(rows)] or frames[:1]).astype({"seed": str})
+    if len(frame):
+        plan.publish(frame, paper, note)
+    return frame
+
+
 def headlines(rows: pd.DataFrame) -> pd.DataFrame:
     """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
     rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})

@@ -1,4 +1,4 @@
-"""COVERAGE.md is what the notebooks say."""
+"""The papers' sheets list every table and figure, the sections they name exist, and COVERAGE.md is what they say."""
 
 import re
 
@@ -6,20 +6,50 @@ import nbformat
 import pytest
 
 from lib import paths
+from lib.analysis import papers
 from lib.batch import coverage
 
+SHEETS = sorted(path.stem for path in papers.FOLDER.glob("*.yaml"))
 
-def test_the_page_is_what_the_notebooks_say():
+
+def headings(notebook):
+    cells = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells
+    lines = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").splitlines()
+    return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+
+
+def identities(text):
+    """Tables I, II (cost) -> {Table I, Table II}."""
+    kinds = re.findall(r"(Table|Figure)s? ([\w.]+(?:, (?!Table|Figure)[\w.]+)*)", text.split(" (")[0])
+    return {f"{kind} {number}" for kind, numbers in kinds for number in numbers.split(", ")}
+
+
+def test_the_page_is_what_the_sheets_say():
     page = (paths.root() / "COVERAGE.md").read_text(encoding="utf8")
     assert page == coverage.text(), "run `make coverage`"
     links = re.findall(r"\]\((?!http)([^)#]+)", page)
     assert len(links) >= 6 and all((paths.root() / link).exists() for link in links)
 
 
-def test_a_list_without_a_table_is_refused(tmp_path, monkeypatch):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(f"# A\n{coverage.HEADING}nothing")])
-    (tmp_path / "notebooks").mkdir()
-    nbformat.write(notebook, tmp_path / "notebooks" / "1_a.ipynb")
-    monkeypatch.setattr(paths, "root", lambda: tmp_path)
-    with pytest.raises(ValueError, match="1_a.ipynb: no table"):
-        coverage.text()
+@pytest.mark.parametrize("paper", SHEETS)
+def test_every_table_and_figure_has_its_slot(paper):
+    sheet = papers.load(paper)
+    listed = set().union(*(identities(slot[0]) for slot in sheet["slots"]))
+    printed = [identities(entry["id"]) for entry in [*sheet["tables"], *sheet["figures"]]]
+    assert set().union(*printed) <= listed
+
+
+@pytest.mark.parametrize("paper", SHEETS)
+def test_a_slot_names_one_section_of_the_notebook_and_the_notebook_shows_the_appendix(paper):
+    sheet = papers.load(paper)
+    there = headings(sheet["notebook"])
+    wrong = [s[:2] for s in sheet["slots"] if s[1] and sum(h.startswith(s[1]) for h in there) != 1]
+    assert not wrong
+    assert all(measured or note for _, _, measured, note in sheet["slots"]), "a slot says how it was run, or why not"
+    cells = nbformat.read(paths.root() / "notebooks" / f"{sheet['notebook']}.ipynb", 4).cells
+    assert sum(f'papers.appendix("{paper}")' in cell.source for cell in cells) == 1
+
+
+def test_identities():
+    assert identities("Table 4, Figures 1, F.1 (Table 9)") == {"Table 4", "Figure 1", "Figure F.1"}
+    assert identities("Tables II, III (MTEB)") == {"Table II", "Table III"}

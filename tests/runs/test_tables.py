@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from lib import runs
+from lib import paths, runs
 from lib.config import RunConfig
 from lib.runs import ROW_COLUMNS, Plan, tables
 
@@ -75,6 +75,19 @@ def test_score_gives_the_rows_of_every_run_and_floor(plan, tiny_bert):
     found = tables.score(plan, done, {"untuned": done.run[0]}, paper="p", table="T", note="n")
     assert found.drop_duplicates(["method", "seed"])[["method", "seed", "table"]].to_numpy().tolist() == [
         ["untuned", "", "T"], ["0.2", "1", "T"], ["0.2", "2", "T"], ["0.1", "1", "T"], ["0.1", "2", "T"],
+    ]  # fmt: skip
+
+
+def test_beyond_sts_everything_is_evaluated_that_the_plan_declared(plan, monkeypatch):
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    published = []
+    done, kinds = plan.runs("rates").query("method == '0.2'"), {"transfer": "T 1", "clustering": "T 2"}
+    assert not len(tables.beyond(plan, done, {}, kinds, paper="p", note="n")) and not published
+    plan.clustering(["demo"], paths.root() / "data", clusters=[0])
+    found = tables.beyond(plan, done, {"untuned": done.run.iloc[0]}, kinds, paper="p", note="n")
+    assert set(found.table) == {"T 2"} and published[0][0] is found
+    assert found.drop_duplicates(["method", "seed"])[["method", "seed"]].to_numpy().tolist() == [
+        ["untuned", ""], ["0.2", "1"], ["0.2", "2"],
     ]  # fmt: skip
 
 
