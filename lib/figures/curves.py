@@ -185,9 +185,9 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
         if len(shown) > 3:
             plt.setp(ax.get_xticklabels(), ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.5, len(shown) - 0.5)
-        counts = rows.groupby("method").size()
-        seeds = f"{counts.min()} to {counts.max()}" if counts.nunique() > 1 else f"{counts.max()}"
-        ax.set_title(f"{backbone}, {seeds} seed{'s' * (counts.max() > 1)}".removeprefix(", "))
+        counts = rows.groupby("method").size().tolist()
+        seeds = f"{min(counts)} to {max(counts)}" if len({*counts}) > 1 else f"{max(counts)}"
+        ax.set_title(f"{backbone}, {seeds} seed{'s' * (max(counts) > 1)}".removeprefix(", "))
         widen(ax)
     for ax, *_ in backbones[: len(backbones) if many else 1]:
         ax.set_ylabel(ylabel)
