@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "methods": TOOLS | {"data", "encoders", "losses"},
     "config": TOOLS | {"data", "encoders", "methods"},
     "evaluation": {"checks", "data"},
-    "analysis": {"checks", "paths", "data", "encoders", "losses"},
+    "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation"},
     "figures": {"paths"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},

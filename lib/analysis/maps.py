@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 from openTSNE import TSNE
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
+
+from lib.data.labelled import LabelledTexts
+from lib.evaluation.clustering import cluster_scores, k_means
 
 LAYOUTS = ("tsne", "umap")
 DIMENSIONS = 50  # principal components that a map is made from
@@ -45,3 +50,22 @@ def trust(vectors: np.ndarray, points: np.ndarray, *, neighbours: int = 10, seed
     """
     rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:TRUST_SAMPLE])
     return float(trustworthiness(vectors[rows], points[rows], n_neighbors=neighbours, metric="cosine"))
+
+
+def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: str = "tsne") -> pd.DataFrame:
+    """The texts of a task on a map for each encoder, with their labels and what one K-Means found (k: how many labels).
+
+    Args:
+        vectors: name of an encoder -> its vectors [n, D] of the texts. kind: see `layout`.
+
+    Returns:
+        encoder, text, label, cluster, x, y for each text; and, equal for all texts of an encoder, v_measure (x 100, mean
+        of five starts of K-Means) and trust (`trust`, 0 to 1).
+    """
+    k, parts = len(set(task.labels)), []
+    for name, x in vectors.items():
+        scores, points = cluster_scores(x, task.labels, clusters=k), layout(x, kind)
+        columns = {"encoder": name, "text": task.texts, "label": task.labels, "cluster": k_means(x, k).assignment}
+        columns |= {"x": points[:, 0], "y": points[:, 1], "trust": trust(x, points)}
+        parts.append(pd.DataFrame(columns | {"v_measure": scores.query("metric == 'v_measure'").value.mean()}))
+    return pd.concat(parts)

@@ -208,6 +208,9 @@ def _draw_floors(ax: Axes, floors: pd.DataFrame | None, backbone: str) -> None:
         ax.text(0.01, floor.value, f"{floor.name}: {floor.value:.2f}" if floor.value else floor.name, **place)
 
 
+ALIGNMENT_UNIFORMITY = {"alignment": "Alignment (lower is better)", "uniformity": "Uniformity (lower is better)"}
+
+
 def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = ()) -> Figure:
     """Quantities over the steps: a panel for each, a line through the mean of the seeds and a band from the smallest to
     the largest for every method; with a column backbone, a row of panels for each.

@@ -176,6 +176,7 @@ class Plan:
         seeds: Sequence[int],
         *,
         starts: Mapping[str, PlannedRun | Made] | None = None,
+        distinct: bool = False,
         **labels: Any,
     ) -> list[PlannedRun]:
         """Add one run for every named change of the configuration and every seed, which draws the sentences too.
@@ -183,21 +184,27 @@ class Plan:
         Args:
             changes: name, which becomes the label `method` -> parameters and arguments that differ from config's.
             starts: see `run`.
+            distinct: leave out changes that come to the same as an earlier one, in place of refusing them: switches to
+                what the parameters say already.
 
         Raises:
             ConfigError: see `grid`.
         """
         if not len(seeds):
             raise ConfigError(f"{group}: the list of seeds is empty; give at least one.")
-        planned = []
+        planned, earlier = [], set()
         for name, change in changes.items():
+            same = []
             for seed in seeds:
                 varied = {"method": name} | labels | {"seed": seed}
                 try:
                     changed = config.replace(**change, seed=seed, corpus_seed=seed)
                 except ConfigError as error:
                     raise ConfigError(f"{group}, {_spelt(varied)}: {error}") from None
-                planned.append(self.run(group, changed, starts=starts, **varied))
+                if changed not in earlier:
+                    planned.append(self.run(group, changed, starts=starts, **varied))
+                same.append(changed)
+            earlier.update(same if distinct else [])
         return planned
 
     def sts(self, names: Sequence[str], data_dir: Path, *, encoders: int) -> list[STSTask]:

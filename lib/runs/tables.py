@@ -81,6 +81,17 @@ def beyond(
     return frame
 
 
+def with_published(rows: pd.DataFrame, paper: str, tables: str) -> pd.DataFrame:
+    """Rows of this run behind those of profile small under a paper's name; each measurement once.
+
+    Args:
+        rows: result rows. tables: regular expression of the names of the published tables, from their beginning.
+    """
+    known = store.published("small", paper)
+    both = pd.concat([known[known.table.str.match(tables)], rows])
+    return both.drop_duplicates([name for name in store.ROW_COLUMNS if name not in ("value", "run_id")])
+
+
 def headlines(rows: pd.DataFrame) -> pd.DataFrame:
     """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
     rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})

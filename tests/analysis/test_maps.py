@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from lib.analysis.maps import layout, trust
+from lib.analysis.maps import cluster_map, layout, trust
+from lib.data.labelled import load_labelled
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +30,19 @@ def test_what_makes_no_sense_is_refused(vectors):
         layout(vectors, "pca")
     with pytest.raises(ValueError, match="at least five"):
         layout(vectors[:4])
+
+
+def test_the_map_of_an_encoder_that_knows_the_labels_and_of_one_that_does_not():
+    task = load_labelled(None, "demo")
+    kinds = sorted(set(task.labels))
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(len(task), 20))
+    knows = np.eye(len(kinds))[[kinds.index(label) for label in task.labels]] + 0.05 * noise
+    mapped = cluster_map({"knows": knows, "noise": noise}, task)
+    for name, part in mapped.groupby("encoder"):
+        assert list(part.text) == list(task.texts) and list(part.label) == list(task.labels)
+        assert part.cluster.nunique() == len(kinds) and part.v_measure.nunique() == part.trust.nunique() == 1
+        together = part.groupby("label").cluster.agg(lambda c: c.value_counts().iloc[0]).sum() / len(part)
+        assert (together > 0.9) == (name == "knows")
+    quality = mapped.groupby("encoder").v_measure.first()
+    assert quality["knows"] > 90 > 30 > quality["noise"]

@@ -59,7 +59,21 @@ def test_the_same_run_twice(plan, config):
         plan.grid("dropout", config, {"dropout": [0.1, 0.1]})
     with pytest.raises(ConfigError, match="twice: main, method other, seed 1; and again"):
         plan.variants("main", config, {"other": {}}, [1, 1])
+    with pytest.raises(ConfigError, match="twice: seeds, method other, seed 1; and again"):
+        plan.variants("seeds", config, {"other": {}}, [1, 1], distinct=True)
     plan.run("another group", config)  # groups may share a run
+
+
+def test_distinct_variants_leave_out_what_the_parameters_say_already(plan, config):
+    changes = {
+        "as it is": {},
+        "hotter": {"temperature": 0.2},
+        "again": {"temperature": config.method_arguments["temperature"]},
+    }
+    planned = plan.variants("switches", config, changes, [1, 2], distinct=True)
+    assert [p.labels["method"] for p in planned] == ["as it is", "as it is", "hotter", "hotter"]
+    with pytest.raises(ConfigError, match="names the same run twice"):
+        plan.variants("others", config, changes, [1])
 
 
 def test_empty_lists_and_wrong_values_name_their_group(plan, config):

@@ -91,6 +91,14 @@ def test_beyond_sts_everything_is_evaluated_that_the_plan_declared(plan, monkeyp
     ]  # fmt: skip
 
 
+def test_rows_stand_behind_those_that_were_published_each_once(measured, monkeypatch):
+    known = pd.concat([rows("A", "1", 60.0), rows("A", "3", 64.0), rows("A", "3", 9.0, table="Other T")])
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: known)
+    here = measured.query("method == 'A' and seed == '1'").assign(run_id="again")
+    both = tables.headlines(tables.with_published(here, "p", "T"))
+    assert both.query("profile == 'small'")[["seed", "value"]].to_numpy().tolist() == [["1", 60.0], ["3", 64.0]]
+
+
 def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
     known = pd.concat([rows(name, "7", 0.0, tasks=["STS-B"], split="dev", table="Table 1") for name in ("0.1", "0.5")])
     known = pd.concat([known.assign(value=[70.0, 71.0]), known.assign(table="Table 9")])
