@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import unicodedata
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -62,6 +63,11 @@ def read_counted(path: Path, expected: int | None, *, encoding: str = "utf8", he
 
 def single_spaced(text: str) -> str:
     return " ".join(text.split())
+
+
+def is_text(text: str) -> bool:
+    """Whether there is anything to read: a character that is no space, control or zero-width one."""
+    return any(unicodedata.category(character)[0] not in "ZC" for character in text)
 
 
 def cached(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:

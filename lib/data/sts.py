@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, manifest, read_counted, single_spaced
+from lib.data.files import expect_count, is_text, manifest, read_counted, single_spaced
 
+PAIR_FIELDS = (2, 4)  # of a line of STS12 to STS16; two more name the sources (STS16 as it was published)
+SCALE = (0, 5)  # of their gold scores
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
 
@@ -57,34 +60,47 @@ class STSTask:
         return hashlib.sha256(repr((self.sentences1, self.sentences2, self.gold.tolist())).encode()).hexdigest()
 
 
-def _fields(path: Path, number: int, line: str, columns: Sequence[int]) -> list[str]:
+def _fields(path: Path, number: int, line: str, expected: Sequence[int]) -> list[str]:
     fields = line.split("\t")
-    if len(fields) <= max(columns):
-        raise DataError(f"{path}, line {number}: {len(fields)} tab-separated fields, expected {max(columns) + 1}.")
-    return [fields[column] for column in columns]
+    if len(fields) not in expected:
+        allowed = " or ".join(map(str, expected))
+        raise DataError(f"{path}, line {number}: {len(fields)} tab-separated fields, expected {allowed}.")
+    return fields
 
 
-def _score(path: Path, number: int, text: str) -> float:
+def _sentences(path: Path, number: int, pair: Sequence[str]) -> list[str]:
+    sentences = [single_spaced(text) for text in pair]
+    if empty := [place for place, text in zip(("first", "second"), sentences, strict=True) if not is_text(text)]:
+        raise DataError(f"{path}, line {number}: the {empty[0]} sentence has no visible character.")
+    return sentences
+
+
+def _score(path: Path, number: int, text: str, scale: Sequence[float]) -> float:
     try:
         score = float(text)
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
         raise DataError(f"{path}, line {number}: {text!r} is not a gold score.")
+    if not scale[0] <= score <= scale[1]:
+        raise DataError(f"{path}, line {number}: the gold score {text} is not between {scale[0]} and {scale[1]}.")
     return score
 
 
-def _subset(rows: Iterable[tuple[str, str, float]]) -> Subset:
+def _subset(source: Path | str, rows: Iterable[tuple[str, str, float]]) -> Subset:
     first, second, gold = zip(*rows, strict=True)
-    return Subset(tuple(map(single_spaced, first)), tuple(map(single_spaced, second)), np.array(gold, dtype=np.float64))
+    if len(gold) > 1 and len(set(gold)) == 1:
+        raise DataError(f"{source}: all {len(gold)} gold scores are {gold[0]:g}, which ranks nothing.")
+    return Subset(first, second, np.array(gold, dtype=np.float64))
 
 
-def _read_table(path: Path, expected: int, header: int, columns: Sequence[int]) -> list[tuple[str, str, float]]:
+def _read_table(path: Path, expected: int, table: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """Two sentences and their score from these columns of every line."""
-    rows = []
+    rows, header = [], table["header"]
     for number, line in enumerate(read_counted(path, expected, header=header), start=header + 1):
-        *pair, score = _fields(path, number, line, columns)
-        rows.append((*pair, _score(path, number, score)))
+        fields = _fields(path, number, line, table["fields"])
+        *pair, score = (fields[column] for column in table["columns"])
+        rows.append((*_sentences(path, number, pair), _score(path, number, score, table["scale"])))
     return rows
 
 
@@ -92,13 +108,13 @@ def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
     """One subset of STS12 to STS16: a pair without a gold score was not annotated and does not count."""
     pairs_path, gold_path = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
     pairs, gold = read_counted(pairs_path, lines), read_counted(gold_path, lines)
-    rows = [
-        (*_fields(pairs_path, number, pair, (0, 1)), _score(gold_path, number, score))
-        for number, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1)
-        if score.strip()
-    ]
+    rows = []
+    for number, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1):
+        if score.strip():
+            sides = _fields(pairs_path, number, pair, PAIR_FIELDS)[:2]
+            rows.append((*_sentences(pairs_path, number, sides), _score(gold_path, number, score, SCALE)))
     expect_count(gold_path, len(rows), scored, "scored lines")
-    return _subset(rows)
+    return _subset(gold_path, rows)
 
 
 def protocol(name: str, split: str) -> str:
@@ -121,7 +137,9 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
     if name == "demo":
-        return STSTask(name, split, protocol(name, split), {name: _subset(zip(*demo.similarity(split), strict=True))})
+        return STSTask(
+            name, split, protocol(name, split), {name: _subset(name, zip(*demo.similarity(split), strict=True))}
+        )
     if name not in STS_TASKS:
         raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
     downstream, table = data_dir / "senteval" / "downstream", manifest()["sts_tables"].get(name)
@@ -129,9 +147,9 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     if split not in splits:
         raise DataError(f"{name} has no split {split!r}: choose from {', '.join(splits)}.")
     if table:
-        files = table["splits"].values() if split == "all" else [table["splits"][split]]
-        rows = [_read_table(downstream / file, count, table["header"], table["columns"]) for file, count in files]
-        subsets = {name: _subset(itertools.chain(*rows))}
+        files = [*table["splits"].values()] if split == "all" else [table["splits"][split]]
+        rows = [_read_table(downstream / file, count, table) for file, count in files]
+        subsets = {name: _subset(downstream / files[0][0], itertools.chain(*rows))}
     else:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]
