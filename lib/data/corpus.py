@@ -16,10 +16,11 @@ import numpy as np
 
 from lib.checks import DataError
 from lib.data import demo, hub
-from lib.data.files import expect_count, manifest, read_counted, read_lines
+from lib.data.files import expect_count, is_text, manifest, read_counted, read_lines
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
+WORDS_OF_A_NAME = 4  # of a column at most; more of them are a sentence that stands where the header should
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
 
 
@@ -78,7 +79,7 @@ class Corpus:
 
 def _read_table(path: Path) -> Corpus:
     """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
-    text = "\n".join(read_lines(path)).removeprefix("\ufeff")  # spreadsheets write a byte order mark
+    text = "\n".join(read_lines(path))
     reader = csv.reader(io.StringIO(text), delimiter="\t" if ".tsv" in path.suffixes else ",")
     try:
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
@@ -95,19 +96,26 @@ def _read_table(path: Path) -> Corpus:
             f"{path}: the header has {len(header)} columns {header}; give 2 columns (pairs), 3 (sent0,sent1,hard_neg), "
             "or any number under a header of roles that begins with anchor (anchor,positive,...)."
         )
+    if not named and (sentence := next((cell for cell in header if len(cell.split()) > WORDS_OF_A_NAME), "")):
+        raise DataError(
+            f"{path}: line 1 is a header, and {sentence!r} is no name of a column: write sent0,sent1 above it."
+        )
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     for line, row in rows:
         if len(row) != len(header):
             raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(header)}.")
     columns = [[row[i] or " " for _, row in rows] for i in range(len(header))]
+    for name, column in zip(header, columns, strict=True):
+        if column and not named and all(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in column):
+            raise DataError(f"{path}: column {name!r} holds numbers alone, not text: take it out of the table.")
     return Corpus(path.name, columns, header if named else ())
 
 
 def _read(files: Sequence[Path]) -> Corpus:
-    """A table, or text files with one sentence a line; blank lines are dropped."""
+    """A table, or text files with one sentence a line; lines without a visible character are dropped."""
     if not any({".csv", ".tsv"} & set(file.suffixes) for file in files):
         lines = [line.strip() for file in files for line in read_counted(file, manifest()["corpora"].get(file.name))]
-        return Corpus(", ".join(file.name for file in files), [[line for line in lines if line]])
+        return Corpus(", ".join(file.name for file in files), [[line for line in lines if is_text(line)]])
     if len(files) > 1:
         raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
     return _read_table(files[0])
@@ -164,7 +172,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         size, seed: a random subset, see `Corpus.sample`; drawn before a task's sentences are added.
 
     Raises:
-        DataError: missing, truncated, empty, in another format, or smaller than `size`.
+        DataError: missing, truncated, empty, one text repeated, in another format, or smaller than `size`.
     """
     base, plus, task = spec.rpartition("+")
     if plus and task in (*STS_TASKS, "demo"):
@@ -181,4 +189,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         corpus = _read(list(files))
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")
+    anchors = corpus.columns[0]
+    if len(anchors) > 1 and anchors.count(anchors[0]) == len(anchors):
+        raise DataError(f"{corpus.name}: all {len(anchors):,} rows begin with the same text, {anchors[0][:60]!r}.")
     return corpus.sample(size, seed)

@@ -25,15 +25,16 @@ def manifest() -> dict[str, Any]:
 
 
 def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
-    """Lines of a text file, or of its .gz form, without their line ends; only a line feed ends a line.
+    """Lines of a text file, or of its .gz form, without their line ends and a byte order mark; only a line feed ends a
+    line.
 
     Raises:
-        DataError: missing, a truncated or damaged .gz, or not in `encoding`.
+        DataError: missing, a truncated or damaged .gz, not in `encoding`, binary, or with carriage returns alone.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding=encoding, newline="\n") as file:
-            return [line.rstrip("\r\n") for line in file]
+            lines = [line.rstrip("\r\n") for line in file]
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check data_dir, or run `python -m lib.data fetch`.") from None
     except IsADirectoryError:
@@ -45,6 +46,15 @@ def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
         raise DataError(
             f"{path} is not {encoding} text ({reason}): convert it to {encoding}, or fetch it again."
         ) from error
+    if lines:
+        lines[0] = lines[0].removeprefix("\ufeff")  # spreadsheets and some editors write a byte order mark
+    if binary := next((number for number, line in enumerate(lines, start=1) if "\x00" in line), 0):
+        raise DataError(
+            f"{path}, line {binary}: a NUL character; it is binary or UTF-16: convert it to {encoding} text."
+        )
+    if len(lines) == 1 and "\r" in lines[0]:
+        raise DataError(f"{path}: its lines end with carriage returns alone: convert them to line feeds.")
+    return lines
 
 
 def expect_count(path: Path, count: int, expected: int | None, what: str = "lines") -> None:

@@ -24,6 +24,11 @@ def test_unicode_line_separators_do_not_split_a_sentence(tmp_path):
     assert len(load_corpus("a.txt", tmp_path)) == 2
 
 
+def test_marks_and_lines_that_nobody_can_see(tmp_path):
+    (tmp_path / "a.txt").write_text("\ufeffOne.\n\u200b\n\u2060 \nTwo\u200b.\n", encoding="utf8")
+    assert load_corpus("a.txt", tmp_path).columns == (("One.", "Two\u200b."),)
+
+
 def test_triples_and_pairs(tmp_path):
     (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,d\n"say ""x""",,z\n')
     triples = load_corpus("t.csv", tmp_path)
@@ -85,6 +90,17 @@ def test_a_sample_keeps_rows_and_roles_together():
         ("a.csv", b"anchor,a,a\n1,2,3\n", "a role of its own"),
         ("a.csv", b"sent0,sent1,hard_neg\na,b\n", "line 2: 2 columns"),
         ("a.csv", b"sent0,sent1\n\na,b\n\n\nc\n", "line 6: 1 columns"),
+        (
+            "a.csv",
+            b"A man plays a guitar outside.,A man plays.\nx,y\n",
+            "line 1 is a header, and 'A man plays a guitar",
+        ),
+        ("a.csv", b"id,label\n1,0\n2,1\n", "column 'id' holds numbers alone"),
+        ("a.tsv", b"text\tscore\nx\t-0.5\ny\t3\n", "column 'score' holds numbers alone"),
+        ("a.csv", b"sent0,sent1\ra,b\rc,d\r", "carriage returns alone"),
+        ("a.txt", "One.\nTwo.\n".encode("utf-16-le"), "line 1: a NUL character"),
+        ("a.txt", "\u200b\n\u200d \ufeff\n".encode(), "no sentence"),
+        ("a.txt", b"the same\n" * 1000, "all 1,000 rows begin with the same text, 'the same'"),
         ("wiki1m_for_simcse.txt", b"one\ntwo\n", "expected 1,000,000 lines, found 2"),
         ("nli_for_simcse.csv", b"sent0,sent1,hard_neg\na,b,c\n", "expected 275,601 rows, found 1"),
     ],
