@@ -39,7 +39,7 @@ reproduce: setup
 test: export OMP_NUM_THREADS = 1
 test: setup lint
 	$(BIN)/python -m pytest -n auto tests
-	CSE_FIGURES="$(CURDIR)/.cache/figures" CSE_RUNS="$(CURDIR)/.cache/runs" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
+	CSE_RUNS="$(CURDIR)/.cache/runs" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
 		--nbval-cell-timeout 600 --nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
 
 lint: setup
@@ -49,7 +49,7 @@ lint: setup
 		$(NOISE) notebooks/*.ipynb
 
 notebooks: setup
-	CSE_PROGRESS=off CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	CSE_PROGRESS=off CSE_FIGURES="$(CURDIR)/figures" CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	$(BIN)/nbstripout --keep-output --keep-count --extra-keys $(NOISE) notebooks/*.ipynb
 
 coverage: setup

@@ -36,8 +36,8 @@ def cache() -> Path:
 
 
 def figures(profile: str = "demo") -> Path:
-    """figures/ for the demo profile (committed), runs/figures/<profile>/ for the others. CSE_FIGURES overrides."""
-    return _override("CSE_FIGURES", root() / "figures" if profile == "demo" else runs() / "figures" / profile)
+    """runs/figures/<profile>/; CSE_FIGURES overrides. The committed figures/ are what `make notebooks` draws."""
+    return _override("CSE_FIGURES", runs() / "figures" / profile)
 
 
 def data_dir(given: str | os.PathLike = "") -> Path:
