@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +14,8 @@ from filelock import FileLock
 
 from lib.checks import DataError
 
+SEAL = ".seal"  # file that says what the files of a folder, or the file of this name before it, hold
+HASHED = 16 * 2**20  # bytes; of larger files the length alone is kept
 PROFILES = ("demo", "small", "paper")  # folders of the run store
 
 
@@ -20,9 +24,14 @@ def root() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+def expanded(name: str | os.PathLike) -> Path:
+    """A path with ~ spelled out; where it names a user whom nobody knows, as it is."""
+    return Path(os.path.expanduser(name))
+
+
 def _override(variable: str, default: Path) -> Path:
     value = os.environ.get(variable)
-    return Path(value).expanduser().resolve() if value else default
+    return expanded(value).resolve() if value else default
 
 
 def runs() -> Path:
@@ -48,7 +57,7 @@ def data_dir(given: str | os.PathLike = "") -> Path:
         DataError: the folder was named (argument or variable) and does not exist.
     """
     if str(given):
-        path = Path(os.path.expanduser(given))  # leaves the name of an unknown user as it is
+        path = expanded(given)
         candidates = [path] if path.is_absolute() else [Path.cwd() / path, root() / path]
         if existing := [candidate for candidate in candidates if candidate.is_dir()]:
             return existing[0].resolve()
@@ -69,39 +78,82 @@ def model_folder(name: str) -> Path:
     """
     from huggingface_hub import try_to_load_from_cache
 
-    folder = Path(name).expanduser()
+    folder = expanded(name)
     cached = None if folder.is_dir() else try_to_load_from_cache(name, "config.json")
     return Path(cached).parent if isinstance(cached, str) else folder
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
+def whole_folder(folder: Path, *, sealed: bool = False) -> Iterator[Path]:
     """An empty folder to write into, which takes the place of `folder` when the block ends without an error.
 
     So `folder` is there whole or not at all, and what was there before stays if something goes wrong.
+
+    Args:
+        sealed: write what its files hold into one more file, for `check_seal`.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
         new = Path(temporary) / "new"
         new.mkdir()
         yield new
+        if sealed:
+            files = sorted(path for path in new.rglob("*") if path.is_file() and not path.is_symlink())
+            contents = {path.relative_to(new).as_posix(): _content(path) for path in files}
+            (new / SEAL).write_text(json.dumps(contents), encoding="utf8")
         if folder.exists():
             os.replace(folder, Path(temporary) / "old")
         os.replace(new, folder)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of `path` when the block ends without an error: whole or not at all."""
+def whole_file(path: Path, *, sealed: bool = False) -> Iterator[Path]:
+    """A path to write to, which takes the place of `path` when the block ends without an error: whole or not at all.
+
+    Args:
+        sealed: write what it holds into a small file beside it, for `check_seal`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield partial
         with open(partial, "rb") as file:
             os.fsync(file.fileno())
+        seal = path.with_name(f".{path.name}{SEAL}")
+        if sealed:
+            seal.unlink(missing_ok=True)  # a file without a seal is taken as it is, one with another's is refused
+            contents = json.dumps({path.name: _content(partial)})
         os.replace(partial, path)
+        if sealed:
+            seal.write_text(contents, encoding="utf8")
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _content(path: Path) -> dict[str, int | str]:
+    """Length of a file, and its SHA-256 where that takes no time."""
+    size = path.stat().st_size
+    return {"bytes": size} | ({"sha256": hashlib.sha256(path.read_bytes()).hexdigest()} if size <= HASHED else {})
+
+
+def check_seal(path: Path) -> Path:
+    """The path, whose content is what was written there; one without a seal is taken as it is.
+
+    Raises:
+        DataError: a file of it is gone, cut or changed.
+    """
+    folder = path if path.is_dir() else path.parent
+    seal = path / SEAL if path.is_dir() else path.with_name(f".{path.name}{SEAL}")
+    try:
+        written = json.loads(seal.read_text(encoding="utf8")) if seal.is_file() else {}
+        wrong = [name for name, content in written.items() if _content(folder / name) != content]
+    except (OSError, ValueError, AttributeError) as error:
+        raise DataError(f"{path} is damaged ({error}): delete it, and it is made again.") from error
+    if wrong:
+        raise DataError(
+            f"{folder / wrong[0]} was cut or changed since it was written: delete {path}, and it is made again."
+        )
+    return path
 
 
 def made_once(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:
@@ -109,11 +161,14 @@ def made_once(path: Path, make: Callable[[Path], object], *, folder: bool = Fals
 
     Args:
         make: writes a file `new`, or into an existing empty folder `new`; whole or not at all.
+
+    Raises:
+        DataError: it was there, and was cut or changed since it was written.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
             if not path.exists():
-                with (whole_folder if folder else whole_file)(path) as new:
+                with (whole_folder if folder else whole_file)(path, sealed=True) as new:
                     make(new)
-    return path
+    return check_seal(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -263,7 +264,12 @@ def _save(
 
 
 def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[Progress, dict[str, Tensor]]:
-    content = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        raise ConfigError(
+            f"{path} is damaged ({type(error).__name__}): delete it, and training begins anew."
+        ) from error
     written, present = (len(content["random"]), content["device"]), (accelerator.num_processes, accelerator.device.type)
     if written != present:
         raise ConfigError(

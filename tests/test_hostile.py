@@ -7,16 +7,19 @@ import shutil
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lib import paths
+from lib import paths, runs
 from lib.batch import jobs
 from lib.batch.execute import _literal
 from lib.batch.parameters import read_file, read_text
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.config import RunConfig
 from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import RESULT_COLUMNS
 
 NOTEBOOK = paths.root() / "notebooks" / "0_start_here.ipynb"
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -154,3 +157,105 @@ def test_a_list_cut_in_half_is_one_sentence(tmp_path, tiny_bert):
     path.write_text(path.read_text()[:9])
     with pytest.raises(EncoderError, match="is no list of encoders"):
         ensemble.load(folder)
+
+
+# --- What the store wrote and somebody cut, changed or emptied ---
+
+
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory, tiny_bert):
+    corpus = tmp_path_factory.mktemp("corpus") / "lines.txt"
+    corpus.write_text("".join(f"line {i} of a corpus\n" for i in range(16)))
+    config = RunConfig(corpus=str(corpus), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
+    return runs.run(config).folder
+
+
+DAMAGES = {"cut": lambda data: data[: len(data) // 2], "empty": lambda data: b"", "changed": lambda data: data + b" "}
+READ = {"metrics.json": "metrics", "history.csv": "history", "provenance.json": "provenance", "config.yaml": "config"}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", READ)
+def test_a_damaged_run_is_named(tmp_path, finished_run, name, damage):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    (folder / name).write_bytes(DAMAGES[damage]((folder / name).read_bytes()))
+    with pytest.raises(DataError, match=f"{name} was cut or changed since it was written: delete {folder}, and it is"):
+        getattr(runs.Run(folder), READ[name])
+
+
+@pytest.mark.parametrize("name", ["metrics.json", "history.csv", "provenance.json"])
+def test_a_run_of_an_older_store_that_cannot_be_read_is_named(tmp_path, finished_run, name):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    (folder / paths.SEAL).unlink()
+    getattr(runs.Run(folder), READ[name])
+    (folder / name).write_bytes(b"")
+    with pytest.raises(DataError, match=f"{name} is damaged .*delete {folder}, and it is trained again"):
+        getattr(runs.Run(folder), READ[name])
+
+
+def test_a_run_without_its_encoders_weights_is_named(tmp_path, finished_run):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    next(folder.rglob("model.safetensors")).unlink()
+    with pytest.raises(DataError, match="is damaged .*model.safetensors.*delete"):
+        runs.Run(folder).encoder()
+
+
+def test_kept_scores_that_were_cut_are_not_read(tmp_path, finished_run):
+    run = runs.Run(shutil.copytree(finished_run, tmp_path / finished_run.name))
+    row = dict(zip(RESULT_COLUMNS, ["demo", "test", "p", "all", "spearman", 1.0], strict=True))
+    kept = [run.results("sts", lambda: pd.DataFrame([row] * 9)) for _ in range(2)]
+    pd.testing.assert_frame_equal(*kept)
+    path = run.results_file("sts")
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(DataError, match=rf"{path.name} was cut or changed since it was written: delete {path}"):
+        run.results("sts", lambda: pd.DataFrame([row]))
+
+
+def test_a_cache_that_was_cut_is_not_read(tmp_path):
+    for folder in (False, True):
+        place = tmp_path / f"kept-{folder}"
+
+        def make(new, folder=folder):
+            (new / "tokens.npy" if folder else new).write_text("one\ntwo\n")
+
+        assert paths.made_once(place, make, folder=folder) == paths.made_once(place, make, folder=folder)
+        (place / "tokens.npy" if folder else place).write_text("one\n")
+        with pytest.raises(DataError, match=f"was cut or changed since it was written: delete {place}, and it is"):
+            paths.made_once(place, make, folder=folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
+def test_a_damaged_checkpoint_is_named(tmp_path, tiny_bert, corpus_file, content):
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=2, batch_size=8, max_length=16)
+    identity = runs.prepare(config).id
+    checkpoint = paths.runs() / ".unfinished" / identity / "checkpoint.pt"
+    checkpoint.parent.mkdir(parents=True)
+    if content is None:
+        torch.save({"progress": torch.zeros(10_000)}, checkpoint)
+        content = checkpoint.read_bytes()[:20_000]
+    checkpoint.write_bytes(content)
+    with pytest.raises(ConfigError, match="checkpoint.pt is damaged .*delete it, and training begins anew"):
+        runs.run(config)
+
+
+def test_published_rows_are_those_that_were_measured(tmp_path, monkeypatch):
+    measured = sorted((paths.root() / "results").rglob("*.csv"))
+    assert len(measured) >= 20
+    for path in measured:
+        columns = path.read_text(encoding="utf8").splitlines()[0].split(",")
+        runs.published(path.parent.name, path.stem, columns=columns)
+        assert "sha256" in json.loads(path.with_suffix(".provenance.json").read_text(encoding="utf8"))
+    folder = shutil.copytree(paths.root() / "results", tmp_path / "results")
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    path = folder / "small" / "msse.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(DataError, match="msse.csv was cut or changed since it was published: restore it and msse.prov"):
+        runs.published("small", "msse")
+
+
+def test_a_home_folder_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
+    assert paths.expanded("~nosuchuser/x") == Path("~nosuchuser/x")
+    monkeypatch.setenv("CSE_RUNS", "~nosuchuser/runs")
+    assert paths.runs() == Path.cwd() / "~nosuchuser" / "runs"
+    with pytest.raises(EncoderError):
+        SentenceEncoder.from_pretrained("~nosuchuser/bert")

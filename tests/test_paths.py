@@ -79,7 +79,7 @@ def test_what_is_made_once_is_made_once(tmp_path, folder):
     for _ in range(2):
         assert paths.made_once(path, make, folder=folder) == path
     assert len(calls) == 1 and (path / "content" if folder else path).read_text() == "done"
-    assert not calls[0].exists() and {p.name for p in path.parent.iterdir()} <= {"thing", ".thing.lock"}
+    assert not calls[0].exists() and {p.name for p in path.parent.iterdir()} <= {"thing", ".thing.lock", ".thing.seal"}
 
 
 @pytest.mark.parametrize("folder", [False, True])

@@ -55,7 +55,7 @@ def write_pool(arguments: argparse.Namespace) -> str:
     """Ask the user's endpoint until the pool is one; raises DataError when it cannot be."""
     if not (arguments.endpoint and arguments.model and len(arguments.names) == 1):
         raise DataError("write-pool needs one file, --endpoint and --model.")
-    key, path = os.environ.get(arguments.key_variable, ""), Path(arguments.names[0]).expanduser()
+    key, path = os.environ.get(arguments.key_variable, ""), paths.expanded(arguments.names[0])
     answer = partial(pool_writer.ask, arguments.endpoint, arguments.model, key=key, timeout=arguments.timeout)
     size = pool_writer.write_pool(path, exemplars.load_words(arguments.words), answer)
     return f"{path}: {size} sentences"

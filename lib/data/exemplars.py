@@ -6,7 +6,6 @@ import csv
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from lib import paths
 from lib.checks import DataError
@@ -34,7 +33,7 @@ def load_words(file: str = "") -> tuple[str, ...]:
     Raises:
         DataError: missing, or another header.
     """
-    path = Path(file).expanduser() if file else FOLDER / "words.csv"
+    path = paths.expanded(file) if file else FOLDER / "words.csv"
     header, *rows = list(csv.reader(read_lines(path))) or [[]]
     if header != ["word", "count"] or not rows:
         raise DataError(f"{path}: expected a table word,count with a header and at least one row.")
@@ -47,7 +46,7 @@ def load_pool(file: str = "") -> tuple[str, ...]:
     Raises:
         DataError: missing, without a sentence, or with one of more than LONGEST words.
     """
-    path = Path(file).expanduser() if file else FOLDER / "pool.txt"
+    path = paths.expanded(file) if file else FOLDER / "pool.txt"
     lines = [(number, line.strip()) for number, line in enumerate(read_lines(path), start=1) if line.strip()]
     if not lines:
         raise DataError(f"{path} holds no sentence.")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lib import paths
 from lib.checks import DataError
 from lib.data import demo
 from lib.data.files import expect_count, manifest, read_counted, read_lines
@@ -58,7 +59,7 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
             texts, labels = _read_table(files[0], known["header"])
             expect_count(files[0], len(texts), expected, "rows")
     elif Path(name).suffix in (".csv", ".tsv"):
-        texts, labels = _read_table(Path(data_dir) / Path(name).expanduser(), ["text", "label"])
+        texts, labels = _read_table(Path(data_dir) / paths.expanded(name), ["text", "label"])
     else:
         choices = ", ".join(SETS)
         raise DataError(

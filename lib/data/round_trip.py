@@ -81,7 +81,7 @@ class _Translator:
         from transformers import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING, AutoConfig, AutoTokenizer
 
         quiet()
-        folder = Path(name).expanduser()
+        folder = paths.expanded(name)
         self.name, self.source = name, str(folder if folder.is_dir() else name)
         self.options = {"local_files_only": folder.is_dir(), "trust_remote_code": False}
         try:

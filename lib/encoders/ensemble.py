@@ -60,7 +60,7 @@ class EncoderSum(nn.Module):
 
         sentence-transformers knows no sum of models: there the folder stops, naming this class.
         """
-        folder = Path(folder).expanduser()
+        folder = paths.expanded(folder)
         if folder.exists() and not (folder / LIST).is_file():
             raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
@@ -127,7 +127,7 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
     Raises:
         EncoderError: a listed encoder is missing or cannot be loaded.
     """
-    folder = next((f for f in (Path(path_or_id).expanduser(), paths.root() / path_or_id) if (f / LIST).is_file()), None)
+    folder = next((f for f in (paths.expanded(path_or_id), paths.root() / path_or_id) if (f / LIST).is_file()), None)
     if folder is None:
         return SentenceEncoder.from_pretrained(path_or_id, **options)
     names, weights = _listed(folder / LIST)

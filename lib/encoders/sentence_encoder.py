@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -282,7 +281,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.
         """
-        folder = Path(folder).expanduser()
+        folder = paths.expanded(folder)
         if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
             raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
         if folder.exists() and not (folder / "sentence_encoder.json").is_file():

@@ -8,7 +8,6 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -128,7 +127,7 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
 def encoder_name(path_or_id: str) -> str:
     """What tables call an encoder: the folder's or the hub's name, also of a folder that is gone; for the encoder of a
     run, the backbone that the run started from; `mini-bert` for `demo`."""
-    places = MINI_BERT if path_or_id == "demo" else Path(path_or_id).expanduser(), paths.root() / path_or_id
+    places = MINI_BERT if path_or_id == "demo" else paths.expanded(path_or_id), paths.root() / path_or_id
     folder = next((place.resolve() for place in places if place.is_dir()), places[0])
     provenance = folder.parent / "provenance.json"
     if folder.name == "encoder" and provenance.is_file():

@@ -93,7 +93,7 @@ def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Ru
 def _finish(
     folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained, environment: dict[str, Any]
 ) -> None:
-    with paths.whole_folder(folder) as path:
+    with paths.whole_folder(folder, sealed=True) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
         trained.history.to_csv(path / "history.csv", index=False)

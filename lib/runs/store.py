@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
+        return self._read("config.yaml", yaml.safe_load)
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -61,16 +62,29 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
-        return json.loads((self.folder / "metrics.json").read_text(encoding="utf8"))
+        return self._read("metrics.json", json.loads)
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return json.loads((self.folder / "provenance.json").read_text(encoding="utf8"))
+        return self._read("provenance.json", json.loads)
 
     @cached_property
     def history(self) -> pd.DataFrame:
         """One row per step, see lib.training.Trained."""
-        return pd.read_csv(self.folder / "history.csv")
+        return self._read("history.csv", lambda text: pd.read_csv(io.StringIO(text)))
+
+    def _read(self, name: str, parse: Callable[[str], Any]) -> Any:
+        """Raises DataError when the run is not as it was written."""
+        try:
+            return parse((self._checked / name).read_text(encoding="utf8"))
+        except (OSError, ValueError, yaml.YAMLError, pd.errors.ParserError) as error:  # json's and pandas' among them
+            raise DataError(
+                f"{self.folder / name} is damaged ({error}): delete {self.folder}, and it is trained again."
+            ) from error
+
+    @cached_property
+    def _checked(self) -> Path:
+        return paths.check_seal(self.folder)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -93,7 +107,7 @@ class Run:
         """
         if training_head:
             options["projection"] = load_training_head(self.folder / "encoder")
-        return ensemble.load(self.folder / "encoder", **options).to(processes().device)
+        return ensemble.load(self._checked / "encoder", **options).to(processes().device)
 
     def results_file(self, name: str, key: Any = None) -> Path:
         """Where `results` keeps rows."""
@@ -113,9 +127,9 @@ class Run:
         """
         path = self.results_file(name, key)
         if not path.is_file():
-            with paths.whole_file(path) as new:
+            with paths.whole_file(path, sealed=True) as new:
                 compute().to_csv(new, index=False)
-        return label_rows(pd.read_csv(path), self.labels, **labels)
+        return label_rows(pd.read_csv(paths.check_seal(path)), self.labels, **labels)
 
 
 def _labels(config: Mapping[str, Any], backbone: str, run_id: str) -> dict[str, Any]:
@@ -192,10 +206,12 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
         sources |= {run.id: run.provenance | {"settings": run.settings} for run in measured}
         sources = {run_id: sources[run_id] for run_id in sorted({*frame.run_id} - {""})}
         _check_settings(frame, sources, path)
+        text = frame.to_csv(index=False, lineterminator="\n")
+        digest = hashlib.sha256(text.encode()).hexdigest()
         with paths.whole_file(beside) as new:
-            write_json(new, {"notes": [*notes, note], **session.environment(), "runs": sources})
+            write_json(new, {"notes": [*notes, note], "sha256": digest, **session.environment(), "runs": sources})
         with paths.whole_file(path) as new:
-            frame.to_csv(new, index=False)
+            new.write_text(text, encoding="utf8", newline="\n")
     return path
 
 
@@ -218,11 +234,15 @@ def published(profile: str, name: str, *, columns: Sequence[str] = tuple(ROW_COL
     """Rows that `publish` wrote earlier; an empty frame with these columns when there are none.
 
     Raises:
-        DataError: the file has other columns.
+        DataError: the file was changed by hand, or has other columns.
     """
     path = _published_file(profile, name)
     if not path.is_file():
         return pd.DataFrame(columns=list(columns))
+    beside = path.with_suffix(".provenance.json")
+    written = json.loads(beside.read_text(encoding="utf8")).get("sha256") if beside.is_file() else None
+    if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+        raise DataError(f"{path} was cut or changed since it was published: restore it and {beside.name} from git.")
     frame = pd.read_csv(path, keep_default_na=False)
     if list(frame) != list(columns):
         raise DataError(

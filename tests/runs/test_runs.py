@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from lib import runs
+from lib import paths, runs
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_sts
@@ -37,7 +37,7 @@ def config(tiny_bert, corpus_file):
 def test_a_run_is_trained_once_and_found_again(config, monkeypatch, sentences):
     first = runs.run(config)
     assert sorted(p.name for p in first.folder.iterdir()) == [
-        "config.yaml", "encoder", "history.csv", "metrics.json", "provenance.json",
+        ".seal", "config.yaml", "encoder", "history.csv", "metrics.json", "provenance.json",
     ]  # fmt: skip
     assert first.config == config and first.metrics["steps"] == 3 and len(first.history) == 4
     monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("trained again"))
@@ -281,6 +281,7 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
     finished.results("sts", lambda: frame)
     stored = yaml.safe_load((finished.folder / "config.yaml").read_text())
     (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | change))
+    (finished.folder / paths.SEAL).unlink()  # older code wrote none
     older = runs.Run(finished.folder)
     rows = older.results("sts", None)
     assert rows.value.tolist() == [50.0] and rows.method.tolist() == [change.get("method", "simcse")]
@@ -292,7 +293,7 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
 @pytest.mark.parametrize("method", ["ct", "jtcse", "micse", "mirror_bert", "mlm", "tncse"])
 @pytest.mark.parametrize("augmented", [False, True])
 def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config, tmp_path, method, augmented):
-    (tmp_path / "pairs.csv").write_text("first,second\n" + "a dog,a cat\n" * 40)
+    (tmp_path / "pairs.csv").write_text("first,second\n" + "".join(f"a dog {i},a cat\n" for i in range(40)))
     change = {"augmentation": "shuffle"} if augmented else {"corpus": str(tmp_path / "pairs.csv")}
     arguments = {"jtcse": {"cross_attention_layers": 2}}.get(method, {})
     with pytest.raises(
@@ -303,7 +304,7 @@ def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config, tmp_pat
 
 def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
     def table(header, words):
-        (tmp_path / "table.csv").write_text(f"{header}\n" + f"{words}\n" * 40)
+        (tmp_path / "table.csv").write_text(f"{header}\n" + "".join(f"{i % 2 + 1} {words}\n" for i in range(40)))
         return config.replace(corpus=str(tmp_path / "table.csv"))
 
     histories = []
