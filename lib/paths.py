@@ -83,6 +83,17 @@ def model_folder(name: str) -> Path:
     return Path(cached).parent if isinstance(cached, str) else folder
 
 
+def _to_disk(path: Path) -> None:
+    """What a file or the list of a folder holds survives a power cut."""
+    if path.is_dir() and os.name != "posix":  # elsewhere folders cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def whole_folder(folder: Path, *, sealed: bool = False) -> Iterator[Path]:
     """An empty folder to write into, which takes the place of `folder` when the block ends without an error.
@@ -101,9 +112,12 @@ def whole_folder(folder: Path, *, sealed: bool = False) -> Iterator[Path]:
             files = sorted(path for path in new.rglob("*") if path.is_file() and not path.is_symlink())
             contents = {path.relative_to(new).as_posix(): _content(path) for path in files}
             (new / SEAL).write_text(json.dumps(contents), encoding="utf8")
+        for path in [*new.rglob("*"), new]:
+            _to_disk(path)
         if folder.exists():
             os.replace(folder, Path(temporary) / "old")
         os.replace(new, folder)
+    _to_disk(folder.parent)
 
 
 @contextmanager
@@ -117,8 +131,7 @@ def whole_file(path: Path, *, sealed: bool = False) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield partial
-        with open(partial, "rb") as file:
-            os.fsync(file.fileno())
+        _to_disk(partial)
         seal = path.with_name(f".{path.name}{SEAL}")
         if sealed:
             seal.unlink(missing_ok=True)  # a file without a seal is taken as it is, one with another's is refused
@@ -126,6 +139,7 @@ def whole_file(path: Path, *, sealed: bool = False) -> Iterator[Path]:
         os.replace(partial, path)
         if sealed:
             seal.write_text(contents, encoding="utf8")
+        _to_disk(path.parent)
     finally:
         partial.unlink(missing_ok=True)
 

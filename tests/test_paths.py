@@ -134,3 +134,20 @@ def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path):
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     outputs = sorted(process.communicate()[0].split() for process in processes)
     assert outputs == [["done"], ["makes", "done"]]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="asks the system which file was written")
+def test_whole_files_and_folders_are_on_the_disk_before_they_are_promised(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle))
+    )
+    with paths.whole_folder(tmp_path / "run", sealed=True) as new:
+        (new / "encoder").mkdir()
+        (new / "encoder" / "weights").write_text("x")
+    names = [path.rsplit("/", 1)[1] for path in synced]
+    assert {"weights", "encoder", paths.SEAL, "new"} < set(names) and synced[-1] == str(tmp_path)
+    synced.clear()
+    with paths.whole_file(tmp_path / "metrics.json") as new:
+        new.write_text("{}")
+    assert [path.rsplit("/", 1)[1] for path in synced] == [new.name, tmp_path.name]
