@@ -30,8 +30,10 @@ PAGE = """{%- extends 'lab/index.html.j2' -%}
 def write(profile: str, notebooks: Sequence[Path]) -> Path:
     """Write runs/report/<profile>/: a page for each executed notebook, the figures, and index.html, which is returned.
 
+    A notebook that cannot be read has a line of the index and no page.
+
     Raises:
-        OSError: a notebook cannot be read, or the report not be written.
+        OSError: the report cannot be written.
     """
     target = paths.runs() / "report" / profile
     (target / "figures").mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,13 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
 
 def _page(path: Path, target: Path) -> dict[str, Any]:
     """Convert one executed notebook, return its line of the index."""
-    notebook = nbformat.read(path, as_version=4)
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except (OSError, ValueError, AttributeError, nbformat.ValidationError) as error:  # ValueError: no JSON
+        (target / f"{path.stem}.html").unlink(missing_ok=True)
+        reason = f"{path} cannot be read ({str(error).splitlines()[0][:80]}): delete it and run the notebook again."
+        return {"name": path.stem, "title": path.stem, "claim": "", "time": "", "status": "damaged", "reason": reason}
     title, claim = _title_and_claim(notebook)
     exporter = HTMLExporter(raw_template=PAGE)
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title or path.stem}})

@@ -54,3 +54,12 @@ def test_a_page_loads_nothing_but_mathjax(written):
     page = (written / "0_toy-a=b.html").read_text()
     assert "shown" in page and "holds." in page
     assert external(page) == {"cdnjs.cloudflare.com"}
+
+
+@pytest.mark.parametrize("content", ["", '{"cells": [', "[]", '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}}'])
+def test_a_notebook_that_was_cut_has_its_line_and_no_page(written, tmp_path, content):
+    (tmp_path / "0_toy-a=b.ipynb").write_text(content)
+    index = report.write("demo", [tmp_path / f"{number}_toy-a=b.ipynb" for number in (0, 1)]).read_text()
+    assert re.findall(r'<span class="[^"]+">([^<]+)', index) == ["damaged", "failed"]
+    assert "cannot be read" in index and "delete it and run the notebook again" in index
+    assert not (written / "0_toy-a=b.html").exists() and "0_toy-a%3Db.html" not in index
