@@ -440,7 +440,7 @@ def test_wrong_arguments(bert, tmp_path, sentences):
         runs.run(config(bert, tmp_path, sentences, augmentation="word_deletion(0.2)"))
     with pytest.raises(ConfigError, match="rows, less than one batch of 512"):
         runs.preflight(config(bert, tmp_path, sentences).replace(batch_size=512))  # rows after splitting
-    (tmp_path / "pairs.csv").write_text("a,b\n" + "x,y\n" * 20)
+    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"text {i},other {i}\n" for i in range(20)))
     with pytest.raises(
         ConfigError, match="method mlm trains on the columns anchor alone, but corpus .* holds anchor, positive"
     ):
