@@ -42,3 +42,18 @@ def term_scales(method: Any, batch: Any) -> pd.DataFrame:
     method.train(was_training)
     frame = pd.DataFrame(rows, index=["value", "gradient at h"]).T
     return frame.assign(**{"relative to L_NCE": frame["gradient at h"] / frame.loc["L_NCE", "gradient at h"]})
+
+
+def gradient_ratios(history: pd.DataFrame) -> pd.DataFrame:
+    """MSSE's history with the columns dimension and reconstruction: what each weighted term sends to the vectors, relative
+    to the contrastive one, at the steps where vectors were exchanged (`swap_every`)."""
+    terms = ("dimension", "reconstruction")
+    ratios = {name: history[f"{name}_gradient"] / history.contrastive_gradient for name in terms}
+    return history.assign(**ratios).dropna(subset="own_vector")
+
+
+def vector_savings(history: pd.DataFrame) -> pd.DataFrame:
+    """MSSE's history with the columns saves and misleads (nats a token): L_ICM with the mean vector of the batch, and with
+    the next sentence's, minus L_ICM with the own one."""
+    own = history.own_vector
+    return history.assign(saves=history.mean_vector - own, misleads=history.other_vector - own)

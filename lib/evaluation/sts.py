@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
-from lib.data.sts import STS_TASKS, STSTask
+from lib.data.sts import SCALE, STS_TASKS, STSTask
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
 
@@ -64,6 +64,15 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
     average = seven.assign(value=seven.value.round(2)).groupby("aggregation", sort=False).value.mean().reset_index()
     average = average.assign(task="Avg.", split="test", protocol="SentEval", metric="spearman")
     return pd.concat([frame, average[RESULT_COLUMNS]], ignore_index=True)
+
+
+def evaluate_pair(encode: Encode, task: STSTask, subset: str, line: int) -> pd.DataFrame:
+    """The cosine of one pair and its gold score, x 100 (3R, Table 4). line: of the subset's scored pairs, from 1."""
+    pairs = task.subsets[subset]
+    first, second = (side[line - 1] for side in (pairs.sentences1, pairs.sentences2))
+    values = {"cosine": cosine(*np.split(encode([first, second]), 2))[0], "gold": pairs.gold[line - 1] / SCALE[1]}
+    row = (f"{task.name}, {subset}, {line}", task.split, task.protocol, "")
+    return pd.DataFrame([(*row, metric, 100 * value) for metric, value in values.items()], columns=RESULT_COLUMNS)
 
 
 def headline(rows: pd.DataFrame) -> float:

@@ -128,9 +128,9 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     rows = ["label", "cluster"] if "cluster" in frame else ["label"]
     encoders, labels = frame.encoder.unique(), sorted(frame.label.unique())
     shades = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
-    size = (4.3 * len(encoders), 4.2 * len(rows))
+    size = (2.6 * len(encoders), 2.7 * len(rows))
     fig, axes = plt.subplots(len(rows), len(encoders), figsize=size, squeeze=False)
-    dots = {"ls": "", "marker": "o", "ms": 3.2 if len(frame) < 5_000 * len(encoders) else 1.2, "mew": 0}
+    dots = {"ls": "", "marker": "o", "ms": 2.4 if len(frame) < 5_000 * len(encoders) else 0.8, "mew": 0}
     for column, encoder in zip(axes.T, encoders, strict=True):
         part = frame[frame.encoder == encoder]
         for label in labels:
@@ -142,12 +142,12 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
             for cluster, points in part.groupby("cluster"):
                 shade = shades.get(match.get(cluster), "0.6")
                 column[1].plot(points.x, points.y, **dots, color=shade)
-                column[1].plot(points.x.mean(), points.y.mean(), "X", ms=8, color=shade, mec="k")
-    for ax, kind in zip(axes[:, 0], ("labels", "K-Means (X: mean place)"), strict=False):
+                column[1].plot(points.x.mean(), points.y.mean(), "X", ms=6, color=shade, mec="k", mew=0.6)
+    for ax, kind in zip(axes[:, 0], ("labels", "K-Means\n(X: mean place)"), strict=False):
         ax.set_ylabel(kind)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
-    legend = axes[0, -1].legend(**OUTSIDE)
+    legend = fig.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside lower center", ncols=len(encoders) + 1)
     for handle in legend.legend_handles:
         handle.set_markersize(5)
     fig.suptitle(title, fontsize=11)

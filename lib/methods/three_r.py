@@ -112,7 +112,9 @@ class ThreeR(Wrapper):
         return self.reduce(self.inner.project(views))
 
     def reduce(self, views: Views) -> Views:
-        """Views with reduced embeddings."""
+        """Views with reduced embeddings; unchanged for one sentence, the rest of an epoch, which has no deviations."""
+        if self.arguments.dimensions == "batch" and len(next(iter(views.embeddings.values()))) < 2:
+            return views
         vectors = self._redundant_vectors()
         reduced, negatives = {}, views.negatives
         for at, (name, h) in enumerate(views.embeddings.items()):

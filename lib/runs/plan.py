@@ -29,6 +29,7 @@ from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
 from lib.evaluation.mteb_tasks import BEIR_TASKS, FIGURE_5_TASKS, evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
+from lib.evaluation.sts import evaluate_pair
 from lib.progress import is_wanted, progress
 from lib.runs import store, times
 from lib.runs.prepare import Shared, preflight
@@ -207,6 +208,51 @@ class Plan:
             earlier.update(same if distinct else [])
         return planned
 
+    def values(
+        self,
+        group: str,
+        config: RunConfig,
+        parameter: str,
+        values: Sequence[Any],
+        seeds: Sequence[int],
+        *,
+        spelt: str = "{}",
+        **how: Any,
+    ) -> list[PlannedRun]:
+        """Add one run for every value of a parameter or argument, and every seed, which draws the sentences too.
+
+        Args:
+            values: repeated ones count once; numbers are sorted. spelt: the label `method` of a value.
+            how: see `variants`.
+        """
+        values = list(dict.fromkeys(values))
+        if all(isinstance(value, int | float) for value in values):
+            values = sorted(values)
+        changes = {spelt.format(value): {parameter: value} for value in values}
+        return self.variants(group, config, changes, seeds, **how)
+
+    def rates(
+        self,
+        group: str,
+        config: RunConfig,
+        methods: Mapping[str, Mapping[str, Any]],
+        rates: Mapping[str, Sequence[float]] | Sequence[float],
+        seeds: Sequence[int],
+        **how: Any,
+    ) -> list[PlannedRun]:
+        """Add one run for every method, each of its learning rates, and every seed: what a rate is chosen by.
+
+        Args:
+            methods: name -> parameters and arguments that differ from config's. rates: of all methods, or by name.
+            how: see `variants`.
+        """
+        changes = {
+            f"{name}, rate {rate:g}": {**change, "learning_rate": rate}
+            for name, change in methods.items()
+            for rate in sorted(set(rates[name] if isinstance(rates, Mapping) else rates))
+        }
+        return self.variants(group, config, changes, seeds, **how)
+
     def sts(self, names: Sequence[str], data_dir: Path, *, encoders: int) -> list[STSTask]:
         """The STS tasks (test) that `score` takes, read now.
 
@@ -261,6 +307,12 @@ class Plan:
             for queries in ("first", "both"):
                 ask = partial(in_domain_retrieval, queries=queries, **sides)
                 self._evaluation("in-domain retrieval", queries, task.fingerprint(), ask)
+
+    def pair(self, name: str, subset: str, line: int, data_dir: Path) -> None:
+        """One test pair of an STS task, whose cosine `evaluate` takes as `pair`: see `evaluation.sts.evaluate_pair`."""
+        task = load_sts(data_dir, name)
+        ask = partial(evaluate_pair, task=task, subset=subset, line=line)
+        self._evaluation("pair", f"{name}-{subset}-{line}", task.fingerprint(), ask)
 
     def mteb(self, names: Sequence[str], data_dir: Path) -> None:
         """Tasks of FIGURE_5_TASKS that `evaluate` takes as `MTEB`, read now.
@@ -402,7 +454,7 @@ class Plan:
 
     def evaluate(self, kind: str, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
         """Result rows (ROW_COLUMNS) of the evaluations declared as `transfer`, `retrieval`, `BEIR`, `in-domain
-        retrieval`, `clustering` or `MTEB`; none where none was declared. Labels as in `score`."""
+        retrieval`, `clustering`, `pair` or `MTEB`; none where none was declared. Labels as in `score`."""
         return self._scores.of_kind(kind, encoder, self._labels(), **labels)
 
     def publish(self, frame: pd.DataFrame, name: str, note: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
@@ -15,6 +16,8 @@ from lib.runs import store
 from lib.runs.plan import Plan
 
 DECIMALS = 2
+MAP_COLUMNS = "table backbone method seed run_id text label cluster value y v_measure trust".split()
+HISTORY_COLUMNS = ["table", "backbone", "method", "seed", "run_id", "step", "quantity", "value"]
 # paper -> what stands for it beside the others
 METHODS = {
     "micse": ["SimCSE + AMI", "miCSE"],
@@ -46,6 +49,8 @@ def score(
     labels = {"paper": paper, "table": table}
     rows = [plan.score(encoder, method=name, seed="", **labels) for name, encoder in (encoders or {}).items()]
     rows += [plan.score(row.run, method=row.method, **labels) for row in done.itertuples()]
+    if not rows:
+        return pd.DataFrame(columns=store.ROW_COLUMNS)
     frame = pd.concat(rows, ignore_index=True).astype({"seed": str})  # as published rows have it
     plan.publish(frame, paper, note)
     return frame
@@ -164,28 +169,91 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> 
     return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
-def geometry(plan: Plan, done: pd.DataFrame, *, paper: str) -> tuple[pd.DataFrame, str]:
-    """Alignment and uniformity on the dev pairs at every dev evaluation; published as <paper>_geometry, x 100.
+def measured(plan: Plan, here: pd.DataFrame, name: str, note: str, table: str = "") -> tuple[pd.DataFrame, str]:
+    """Publish rows of this run, and return what figures show: the rows of profile small, or these where there are none.
 
     Args:
-        done: what `Plan.runs` gives, with the columns method and seed.
+        here: see `Plan.publish`. name, note: of the published file. table: the one that is shown; empty: all.
 
     Returns:
-        method, seed, step, alignment, uniformity and backbone, for `figures.seed_bands`; and where they come from: what
-        profile small published, or this run where that has nothing.
+        Rows with the same columns, and where they come from.
+    """
+    plan.publish(here, name, note)
+    known = store.published("small", name, columns=list(here))
+    known = known[known.table == table] if table else known
+    if len(known):
+        return known, ", ".join(filter(None, ["profile small", table]))
+    return here, f"profile {plan.profile}"
+
+
+def history(
+    plan: Plan,
+    done: pd.DataFrame,
+    quantities: Sequence[str],
+    *,
+    paper: str,
+    name: str,
+    table: str,
+    note: str,
+    shown: str = "10,000 sentences",
+    derive: Callable[[pd.DataFrame], pd.DataFrame] | None = None,
+) -> tuple[pd.DataFrame, str]:
+    """Quantities of the runs' histories, at the steps that have all of them; published as <paper>_<name>, x 100.
+
+    Args:
+        done: what `Plan.runs` gives, with the columns method and seed. quantities: columns of the histories.
+        table: of these rows, with their number of sentences. shown: the table of profile small that is returned.
+        derive: a history with further columns, from a history.
+
+    Returns:
+        table, backbone, method, seed, step and the quantities, for `figures.seed_bands`; and where they come from:
+        what profile small published, or this run where that has nothing.
     """
     frames = []
     for row in done.itertuples():
-        frame = row.run.history.dropna(subset="alignment").melt("step", ["alignment", "uniformity"], "quantity")
-        labels = {"backbone": row.run.labels["backbone"], "method": row.method}
-        frames.append(frame.assign(**labels, seed=str(row.seed), run_id=row.run.id, value=100 * frame.value))
-    here = pd.concat(frames, ignore_index=True)[["backbone", "method", "seed", "run_id", "step", "quantity", "value"]]
-    plan.publish(here, f"{paper}_geometry", "Alignment and uniformity on the dev pairs at every dev evaluation, x 100.")
-    known = store.published("small", f"{paper}_geometry", columns=list(here))
-    shown, source = (known, "profile small") if len(known) else (here, f"profile {plan.profile}")
-    keys = ["backbone", "method", "seed", "step"]
-    shown = shown.pivot_table(index=keys, columns="quantity", values="value", sort=False).div(100).reset_index()
-    return shown, source
+        frame = row.run.history if derive is None else derive(row.run.history)
+        frame = frame.dropna(subset=list(quantities)).melt("step", list(quantities), "quantity")
+        labels = {"table": table, "backbone": row.run.labels["backbone"], "method": row.method, "seed": str(row.seed)}
+        frames.append(frame.assign(**labels, run_id=row.run.id, value=100 * frame.value))
+    here = pd.concat(frames, ignore_index=True)[HISTORY_COLUMNS]
+    frame, source = measured(plan, here, f"{paper}_{name}", note, shown)
+    keys = ["table", "backbone", "method", "seed", "step"]
+    frame = frame.pivot_table(index=keys, columns="quantity", values="value", sort=False).div(100).reset_index()
+    return frame, source
+
+
+def geometry(plan: Plan, done: pd.DataFrame, *, paper: str, table: str) -> tuple[pd.DataFrame, str]:
+    """Alignment and uniformity on the dev pairs at every dev evaluation: see `history`."""
+    note = "Alignment and uniformity on the dev pairs at every dev evaluation, x 100."
+    quantities = ["alignment", "uniformity"]
+    return history(plan, done, quantities, paper=paper, name="geometry", table=table, note=note)
+
+
+def cluster_map(
+    plan: Plan, mapped: pd.DataFrame, *, paper: str, table: str, seed: int, run_ids: Mapping[str, str], texts: int = 600
+) -> list[tuple[tuple[str, str], pd.DataFrame]]:
+    """Publish a map of texts (`maps.cluster_map`) as <paper>_map, and return what profile small published, or this one.
+
+    Args:
+        table: of the rows. seed: of training. run_ids: encoder -> its run; others are untrained.
+        texts: how many of every encoder are published, the same ones.
+
+    Returns:
+        table and backbone, with encoder (and its V-measure and trustworthiness), label, cluster, x, y of each text.
+    """
+    first = next(iter(plan))
+    columns = {"table": table, "backbone": store.encoder_name(first.config.backbone), "seed": str(seed)}
+    drawn = np.random.default_rng(0).permutation(mapped.index.nunique())[:texts]
+    here = mapped[mapped.index.isin(drawn)]
+    here = here.assign(**columns, method=here.encoder, run_id=here.encoder.map(run_ids).fillna(""), value=here.x)
+    here = here.assign(text=here.index, cluster=here.cluster.astype(float)).round({"y": 2, "trust": 3, "v_measure": 1})
+    here = here[MAP_COLUMNS]
+    note = f"Places of {texts:,} of the texts on a map of all, and one K-Means."
+    shown = measured(plan, here, f"{paper}_map", note)[0].astype({"cluster": int}).rename(columns={"value": "x"})
+    quality = shown.v_measure.map("\nV-measure {:.0f}, ".format) + shown.trust.map("trust {:.2f}".format)
+    shown["encoder"] = shown.method + quality
+    columns = ["encoder", "label", "cluster", "x", "y"]
+    return [(key, part[columns]) for key, part in shown.groupby(["table", "backbone"], sort=False)]
 
 
 def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, note: str) -> pd.DataFrame:

@@ -9,6 +9,7 @@ import torch
 from lib import runs
 from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
+from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
 from lib.methods.three_r import ThreeR
@@ -91,7 +92,7 @@ def test_the_reduction_by_hand(tiny_bert, second, sentences):
     sigma = deviations(h)
     c = sigma.median().item() + 1e-4
     method.threshold.data.fill_(c)
-    expected = torch.stack([h[:, d] - hbar[d] if sigma[d] < c else h[:, d] for d in range(h.size(1))], dim=1)
+    expected = by_hand(h, hbar, sigma, c)
     method.train()
     torch.testing.assert_close(method(batch)["info_nce"], info_nce(expected, expected), rtol=1e-4, atol=1e-5)
     assert 0.3 < method.logged()["redundant"] < 0.7 and method.logged()["threshold"] == pytest.approx(c)
@@ -99,6 +100,79 @@ def test_the_reduction_by_hand(tiny_bert, second, sentences):
     assert set(method._drawn()) != set(drawn)  # other sentences in every step, the same for the same seed
     again, _ = prepare(config, sentences)
     assert again._drawn() == drawn
+
+
+def by_hand(h, hbar, sigma, c):
+    """Eq. 5, dimension by dimension."""
+    return torch.stack([h[:, d] - hbar[d] if sigma[d] < c else h[:, d] for d in range(h.size(1))], dim=1)
+
+
+def reduced_at_the_median(method, sigma):
+    """A threshold that takes half of the dimensions."""
+    c = sigma.median().item() + 1e-4
+    method.threshold.data.fill_(c)
+    return c
+
+
+def pool_vector(method, encoder):
+    return sum(torch.from_numpy(encoder.encode([text]))[0] for text in method._drawn()) / method.arguments.exemplars
+
+
+def test_hard_negatives_are_reduced_by_the_anchors_dimensions(tiny_bert, second, sentences):
+    config = wrapped(tiny_bert, second).replace(dropout=0.0, projection="none", mlm_weight=0.0)
+    method, _ = prepare(config, sentences)
+    triples = Corpus("toy", (tuple(sentences[:8]), tuple(sentences[8:16]), tuple(sentences[16:24])))
+    batch = tokenize_corpus(triples, method.encoder, max_length=16).batch(np.arange(8))
+    h, positive, negative = (method.encoder(*batch.column(role)) for role in ("anchor", "positive", "hard_negative"))
+    hbar, sigma = pool_vector(method, method.encoder), deviations(h)
+    c = reduced_at_the_median(method, sigma)
+    z, z_positive, z_negative = (by_hand(x, hbar, sigma, c) for x in (h, positive, negative))
+    method.train()
+    expected = info_nce(z, z_positive, hard_negatives=z_negative)
+    torch.testing.assert_close(method(batch)["info_nce"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_queue_is_reduced_like_the_embeddings_and_without_gradient(tiny_bert, second, sentences):
+    method, tokens = prepare(wrapped(tiny_bert, second, "micse").replace(dropout=0.0), sentences)
+    method.train()
+    views = method.inner.embed(tokens.batch(np.arange(8)))
+    queue = torch.randn(5, method.encoder.dimension, generator=torch.Generator().manual_seed(0))
+    head = method.inner.training_head
+    hbar = head(torch.from_numpy(method.encoder.encode(list(method._drawn())))).mean(0)
+    projected = head(views.embeddings["encoder"])
+    sigma = deviations(projected[:, 0])
+    c = reduced_at_the_median(method, sigma)
+    reduced = method.project(views.replace(negatives=queue))
+    torch.testing.assert_close(reduced.negatives, by_hand(queue, hbar, sigma, c), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        reduced.embeddings["encoder"][:, 1], by_hand(projected[:, 1], hbar, sigma, c), rtol=1e-4, atol=1e-5
+    )
+    assert not reduced.negatives.requires_grad and reduced.embeddings["encoder"].requires_grad
+
+
+def test_each_of_two_encoders_has_its_own_pool_vector_and_dimensions(tiny_bert, second, sentences):
+    method, tokens = prepare(wrapped(tiny_bert, second, "tncse").replace(dropout=0.0), sentences)
+    method.train()
+    views = method.inner.embed(tokens.batch(np.arange(8)))
+    sigmas = {name: deviations(h[:, 0]) for name, h in views.embeddings.items()}
+    c = reduced_at_the_median(method, torch.cat(list(sigmas.values())))
+    masks = [sigma < c for sigma in sigmas.values()]
+    assert not torch.equal(*masks)
+    reduced = method.project(views)
+    for name, encoder in zip(("first", "second"), method.encoder.encoders, strict=True):
+        h, hbar = views.embeddings[name], pool_vector(method, encoder)
+        for view in range(2):
+            expected = by_hand(h[:, view], hbar, sigmas[name], c)
+            torch.testing.assert_close(reduced.embeddings[name][:, view], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_of_one_sentence_has_no_deviations_and_stays_as_it_is(tiny_bert, second, sentences):
+    method, tokens = prepare(wrapped(tiny_bert, second, threshold=0.9), sentences)
+    method.train()
+    one = method.inner.embed(tokens.batch(np.arange(1)))
+    assert torch.equal(method.reduce(one).embeddings["encoder"], one.embeddings["encoder"])
+    method.arguments = replace(method.arguments, dimensions="all")
+    assert not torch.equal(method.reduce(one).embeddings["encoder"], one.embeddings["encoder"])
 
 
 def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool(tiny_bert, second, sentences):
@@ -178,7 +252,7 @@ def test_what_does_not_fit_is_refused_before_training(tiny_bert, second, corpus_
         RunConfig(method="three_r(mlm)")
     with pytest.raises(ConfigError, match="this queue holds projected vectors: set place to projection"):
         wrapped(tiny_bert, second, "micse", place="embedding")
-    with pytest.raises(ConfigError, match="share the argument"):
+    with pytest.raises(ConfigError, match="'three_r' is put around itself: name it once"):
         RunConfig(method="three_r(three_r(simcse))")
     for changes, words in [
         ({"threshold": 1.5}, "threshold must be at least 0, at most 1"),

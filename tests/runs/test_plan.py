@@ -76,6 +76,27 @@ def test_distinct_variants_leave_out_what_the_parameters_say_already(plan, confi
         plan.variants("others", config, changes, [1])
 
 
+def test_values_and_rates_are_declared_in_a_line(plan, config):
+    planned = plan.values("temperature", config, "temperature", [0.2, 0.1, 0.2], [1, 2], spelt="τ = {:g}")
+    assert [(p.labels["method"], p.labels["seed"]) for p in planned] == [
+        ("τ = 0.1", 1), ("τ = 0.1", 2), ("τ = 0.2", 1), ("τ = 0.2", 2)
+    ]  # fmt: skip
+    assert [(p.config.method_arguments["temperature"], p.config.corpus_seed) for p in planned[::3]] == [
+        (0.1, 1),
+        (0.2, 2),
+    ]
+    texts = plan.values("pooling", config, "pooling", ["mean", "cls", "mean"], [1])
+    assert [p.labels["method"] for p in texts] == ["mean", "cls"]  # in the order given
+    methods = {"hot": {"temperature": 0.2}, "plain": {}}
+    planned = plan.rates("choice", config, methods, {"hot": [1e-3], "plain": [2e-4, 1e-4]}, [1])
+    assert [p.labels["method"] for p in planned] == ["hot, rate 0.001", "plain, rate 0.0001", "plain, rate 0.0002"]
+    assert [p.config.learning_rate for p in planned] == [1e-3, 1e-4, 2e-4]
+    assert planned[0].config.method_arguments["temperature"] == 0.2
+    assert len(plan.rates("same for all", config, methods, [1e-3, 1e-4], [1])) == 4
+    with pytest.raises(ConfigError, match="no such, method 1, seed 1: unknown"):
+        plan.values("no such", config, "temprature", [1], [1])
+
+
 def test_empty_lists_and_wrong_values_name_their_group(plan, config):
     with pytest.raises(ConfigError, match="dropout: the list of values for dropout is empty; give at least one"):
         plan.grid("dropout", config, {"seed": [1], "dropout": []})
