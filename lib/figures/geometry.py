@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from lib.figures.attention import token_panels
-from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, colour, panels
+from lib.figures.style import COLOURS, CYCLE, METHODS, SCORE, colour, panels
 
 _AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
 

@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts, headline
-from lib.evaluation.sts import cosine, spearman
+from lib.evaluation.sts import cosine, evaluate_pair, spearman
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
 
@@ -70,6 +70,19 @@ def test_every_distinct_sentence_is_encoded_once():
 def test_vectors_of_another_shape_are_refused():
     with pytest.raises(ValueError, match="shape"):
         evaluate_sts(lambda s: encode(s)[:3], [task()])
+
+
+def test_one_pair_of_a_task():
+    subsets = {
+        "one": Subset(("a", "b"), ("c", "d"), np.array([1.0, 2.8])),
+        "other": Subset(("e",), ("f",), np.array([5.0])),
+    }
+    vectors = {"b": [1.0, 0.0], "d": [3.0, 4.0]}
+    rows = evaluate_pair(
+        lambda texts: np.array([vectors[text] for text in texts]), STSTask("T", "test", "p", subsets), "one", 2
+    )
+    assert rows.set_index("metric").value.to_dict() == {"cosine": pytest.approx(60.0), "gold": pytest.approx(56.0)}
+    assert set(rows.task) == {"T, one, 2"}
 
 
 def test_average_is_over_the_seven_scores_rounded_to_two_decimals():

@@ -91,6 +91,44 @@ def test_beyond_sts_everything_is_evaluated_that_the_plan_declared(plan, monkeyp
     ]  # fmt: skip
 
 
+def test_quantities_of_a_history_are_published_times_100_and_small_is_shown_before_this_run(plan, monkeypatch):
+    published, done = [], plan.runs("rates")
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    about = {"paper": "p", "name": "course", "table": "60 sentences", "note": "n"}
+    shown, source = tables.history(
+        plan, done, ["loss", "twice"], derive=lambda frame: frame.assign(twice=2 * frame.loss), **about
+    )
+    frame, name, _ = published[0]
+    assert name == "p_course" and list(frame) == tables.HISTORY_COLUMNS and set(frame.table) == {"60 sentences"}
+    losses = [row.run.history.dropna(subset="loss").loss.iloc[0] for row in done.itertuples()]
+    assert frame[frame.quantity == "loss"].groupby("run_id", sort=False).value.first().tolist() == pytest.approx(
+        [100 * loss for loss in losses]
+    )
+    assert source == "profile demo" and (shown.twice / shown.loss).tolist() == pytest.approx([2.0] * len(shown))
+    known = pd.concat([frame.assign(table=table, value=7.0) for table in ("10,000 sentences", "1,000 sentences")])
+    monkeypatch.setattr(runs.store, "published", lambda profile, name, columns: known)
+    shown, source = tables.history(plan, done, ["loss"], **about)
+    assert source == "profile small, 10,000 sentences" and set(shown.loss) == {0.07} and len(shown) == len(losses)
+
+
+def test_the_same_texts_of_every_encoder_are_published_on_a_map(plan, monkeypatch):
+    published = []
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    one = pd.DataFrame({"label": list("ab") * 5, "cluster": [0, 1] * 5, "x": range(10), "y": 0.123, "v_measure": 50.0})
+    mapped = pd.concat([one.assign(encoder=name, trust=0.9) for name in ("untuned", "trained")])
+    about = {"paper": "p", "table": "texts", "seed": 1, "run_ids": {"trained": "simcse-1"}, "texts": 4}
+    [((table, backbone), points)] = tables.cluster_map(plan, mapped, **about)
+    frame, name, _ = published[0]
+    texts = frame.groupby("method").text.apply(list)
+    assert name == "p_map" and texts["untuned"] == texts["trained"] == frame.text.drop_duplicates().tolist()
+    assert len(texts["untuned"]) == 4 and set(frame.run_id) == {"", "simcse-1"} and frame.y.unique() == [0.12]
+    assert frame.value.tolist() == frame.text.tolist() == points.x.tolist()
+    assert table == "texts" and set(points.encoder) == {
+        "untuned\nV-measure 50, trust 0.90",
+        "trained\nV-measure 50, trust 0.90",
+    }
+
+
 def test_rows_stand_behind_those_that_were_published_each_once(measured, monkeypatch):
     known = pd.concat([rows("A", "1", 60.0), rows("A", "3", 64.0), rows("A", "3", 9.0, table="Other T")])
     monkeypatch.setattr(runs.store, "published", lambda profile, name: known)
