@@ -1,12 +1,15 @@
 """3R's words and pool: counting, the shipped files, the checker and its commands."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
 from lib.checks import DataError
 from lib.data import __main__ as command
 from lib.data.exemplars import count_words, load_pool, load_words, pool_faults, words_of
+from lib.data.files import read_lines
 
 
 def test_words_keep_their_case_and_lose_the_punctuation_at_their_ends():
@@ -21,6 +24,16 @@ def test_words_keep_their_case_and_lose_the_punctuation_at_their_ends():
         "points",
     ]
     assert count_words(["the cat, the dog", "The dog"], 2) == [("dog", 2), ("the", 2)]
+
+
+HEAD = Path(os.environ.get("CSE_DATA", "/no/such/folder")) / "wiki" / "wiki1m_head.txt"
+
+
+@pytest.mark.skipif(not HEAD.is_file(), reason="needs CSE_DATA with the first lines of SimCSE's Wikipedia file")
+def test_the_frequent_words_of_the_papers_own_text_come_in_the_papers_order():
+    ranks = {word: rank for rank, (word, _) in enumerate(count_words(read_lines(HEAD)))}
+    printed = ["the", "of", "in", "and", "a", "to", "was", "is", "on", "as", "before", "members", "head"]  # Section 3.1
+    assert sorted(printed, key=ranks.get) == printed
 
 
 def test_the_shipped_pool_is_one():

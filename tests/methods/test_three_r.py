@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaModel
 
 from lib import runs
-from lib.checks import ConfigError, DataError
+from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
@@ -269,3 +270,18 @@ def test_what_does_not_fit_is_refused_before_training(tiny_bert, second, corpus_
         runs.preflight(config)
     with pytest.raises((ConfigError, DataError), match="none.txt does not exist"):
         runs.preflight(config.replace(pool=str(tmp_path / "none.txt")))
+
+
+def test_a_decoder_such_as_llm2vecs_is_refused_in_a_sentence(tiny_bert, second, corpus_file, tmp_path):
+    size = {
+        "vocab_size": 50,
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+    }
+    LlamaModel(LlamaConfig(**size)).save_pretrained(tmp_path / "llama")
+    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "llama")
+    config = wrapped(tiny_bert, second).replace(corpus=str(corpus_file), backbone=str(tmp_path / "llama"))
+    with pytest.raises(EncoderError, match="llama models are not supported, only bert, roberta"):
+        runs.preflight(config)
