@@ -4,7 +4,7 @@ Every measurement is a fresh process (so that peak memory is its own); the two s
 and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
 
     python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
-    python benchmarks/compare.py evaluation --data-dir DIR [--shape minilm] [--rounds 3]
+    python benchmarks/compare.py evaluation|maps --data-dir DIR [--shape minilm] [--rounds 3]
     python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
@@ -27,6 +27,7 @@ SHAPES = {  # layers, hidden, heads, intermediate; weights are random: they do n
     "bert-base": (12, 768, 12, 3072),
 }
 BATCH, LENGTH, RATE = 64, 32, 3e-5
+ON_DATA = ("evaluation", "maps")  # measured once a process, on the files of --data-dir
 WARM_UP = 3  # first steps of a process, not counted
 
 
@@ -175,6 +176,33 @@ def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
     return [time.perf_counter() - start]
 
 
+def map_titles(backbone: Path, _: int, data_dir: str, *, library: bool = False) -> list[float]:
+    """20,000 StackOverflow titles, from texts to picture: encode, K-Means with its scores, t-SNE."""
+    from sklearn.manifold import TSNE
+
+    from lib.analysis import maps
+    from lib.data.labelled import load_labelled
+    from lib.encoders import SentenceEncoder
+
+    if library:
+        maps.TSNE = lambda perplexity, random_state, n_jobs: _Fit(
+            TSNE(2, perplexity=perplexity, random_state=random_state)
+        )
+    task = load_labelled(data_dir, "stackoverflow")
+    encoder = SentenceEncoder.from_pretrained(backbone, pooling="mean")
+    encoder.encode(["warm up"])
+    start = time.perf_counter()
+    maps.cluster_map({"encoder": encoder.encode(list(task.texts))}, task)
+    return [time.perf_counter() - start]
+
+
+class _Fit:
+    """scikit-learn's t-SNE behind openTSNE's method."""
+
+    def __init__(self, tsne) -> None:
+        self.fit = tsne.fit_transform
+
+
 def train_micse(backbone: Path, steps: int, corpus_name: str, **arguments) -> list[float]:
     """Attention of four layers, the last one not among them, as in the authors' commands for 12 layers."""
     from transformers import AutoConfig
@@ -225,6 +253,8 @@ SIDES = {
     ("ami", "peer"): train_ours,
     ("ami-tokens", "ours"): partial(train_micse, queue_size=0, padded_queries=False),
     ("ami-tokens", "peer"): train_ours,
+    ("maps", "ours"): map_titles,
+    ("maps", "peer"): partial(map_titles, library=True),
     ("evaluation", "ours"): evaluate_ours,
     ("evaluation", "peer"): evaluate_peer,
 }
@@ -234,10 +264,10 @@ def child(what: str, side: str, backbone: str, arguments: argparse.Namespace) ->
     from lib.session import quiet
 
     quiet()
-    text = arguments.data_dir if what == "evaluation" else arguments.corpus
+    text = arguments.data_dir if what in ON_DATA else arguments.corpus
     seconds = SIDES[what, side](Path(backbone), arguments.steps, text)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    skip = 0 if what == "evaluation" else WARM_UP
+    skip = 0 if what in ON_DATA else WARM_UP
     print("RESULT " + json.dumps({"seconds": statistics.median(seconds[skip:]), "peak_mib": peak}))
 
 
@@ -247,14 +277,16 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="minilm")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--data-dir", default="", help="folder with senteval/, for the evaluation")
+    parser.add_argument(
+        "--data-dir", default="", help="folder with senteval/ and stackoverflow/, for evaluation and maps"
+    )
     parser.add_argument("--corpus", default="demo", help="file of sentences to train on; default: doc strings")
     parser.add_argument("--child", nargs=2, metavar=("SIDE", "BACKBONE"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         child(arguments.what, *arguments.child, arguments)
         return
-    if arguments.what == "evaluation":
+    if arguments.what in ON_DATA:
         from lib import paths
 
         arguments.data_dir = str(paths.data_dir(arguments.data_dir))
@@ -277,9 +309,7 @@ def main() -> None:
                 )
     median = {s: statistics.median(r["seconds"] for r in results) for s, results in found.items()}
     memory = {s: statistics.median(r["peak_mib"] for r in results) for s, results in found.items()}
-    rate = {
-        s: f"{t:.1f} s" if arguments.what == "evaluation" else f"{BATCH / t:.1f} sentences/s" for s, t in median.items()
-    }
+    rate = {s: f"{t:.1f} s" if arguments.what in ON_DATA else f"{BATCH / t:.1f} sentences/s" for s, t in median.items()}
     print(
         f"| {arguments.what}, {arguments.shape} shape | {rate['ours']} | {rate['peer']} "
         f"| {median['peer'] / median['ours']:.2f} x | {memory['ours']:.0f} | {memory['peer']:.0f} "
