@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 import torch
@@ -38,6 +38,14 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
     finally:
         encoder.train(was_training)
     return pd.DataFrame({"layer": range(len(sums)), "cosine": (sums / count).tolist()})
+
+
+def by_layer(encoders: Mapping[str, SentenceEncoder], texts: Sequence[str]) -> pd.DataFrame:
+    """`smoothness` of several encoders: method (their names), layer, value (x 100)."""
+    frames = [smoothness(encoder, texts).assign(method=name) for name, encoder in encoders.items()]
+    return pd.concat(frames, ignore_index=True).assign(value=lambda frame: 100 * frame.cosine)[
+        ["method", "layer", "value"]
+    ]
 
 
 @torch.no_grad()

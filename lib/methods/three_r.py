@@ -56,6 +56,26 @@ class ThreeRArguments:
             raise ConfigError("operation 'zero' with dimensions 'all' would leave nothing of any embedding.")
 
 
+def inner_arguments(method: str, layers: int) -> dict[str, Any]:
+    """The arguments of a method that 3R is put around (Table 2), for a backbone of so many layers, without a stage of
+    pre-training: heads of words are new, and the projection is SimCSE's.
+
+    Raises:
+        ConfigError: a method that is not compared here.
+    """
+    half = layers // 2
+    known = {
+        "informin_cl": {},
+        "sscl": {},
+        "micse": {"ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2},
+        "infocse": {"auxiliary_weight": 0.1, "projection": "train_only", "head": "top_layers", "lm_head": "fresh"},
+        "msse": {"lm_head": "fresh"},
+        "jtcse": {"cross_attention_layers": half},
+    }
+    check_choice("around", method, ("supervised", *known))
+    return {"method": method} | known[method]
+
+
 class ThreeR(Wrapper):
     """The inner method's terms, of reduced embeddings (Eqs. 3 to 5).
 

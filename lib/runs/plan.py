@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from lib.analysis.maps import LAYOUTS
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
@@ -253,6 +254,27 @@ class Plan:
         }
         return self.variants(group, config, changes, seeds, **how)
 
+    def few_shot(
+        self,
+        group: str,
+        config: RunConfig,
+        methods: Mapping[str, Mapping[str, Any]],
+        sizes: Sequence[int],
+        seeds: Sequence[int],
+    ) -> list[PlannedRun]:
+        """Add one run for every number of sentences, method and seed, all with as many steps as config's sentences take.
+
+        Args:
+            methods: see `rates`. sizes: besides config's own. The label `sentences` names the size.
+        """
+        whole = times.steps(config.replace(max_steps=0))
+        planned = []
+        for size in sorted({*sizes, config.corpus_size}):
+            change = {"corpus_size": size, "epochs": -(-whole // -(-size // config.batch_size)), "max_steps": whole}
+            few = config if size == config.corpus_size else config.replace(**change)
+            planned += self.variants(group, few, methods, seeds, sentences=size)
+        return planned
+
     def sts(self, names: Sequence[str], data_dir: Path, *, encoders: int) -> list[STSTask]:
         """The STS tasks (test) that `score` takes, read now.
 
@@ -325,17 +347,21 @@ class Plan:
         for name, task in load_mteb(names, FIGURE_5_TASKS, "mteb_tasks", data_dir).items():
             self._evaluation("MTEB", name, task.key(), partial(evaluate_mteb, tasks={name: task}))
 
-    def clustering(self, names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> None:
+    def clustering(
+        self, names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,), layouts: Sequence[str] = ()
+    ) -> None:
         """The texts whose clusters `evaluate` compares with their labels as `clustering`, read now.
 
         Args:
-            names: see `load_labelled`. clusters: k of K-Means; 0 is the number of labels.
+            names: see `load_labelled`. clusters: k of K-Means; 0 is the number of labels. layouts: of maps, to check.
 
         Raises:
-            ConfigError: a name twice, or a k that is none for one of them.
+            ConfigError: a name twice, a k that is none for one of them, or an unknown layout.
             DataError: unknown, missing or truncated.
         """
         self._check_once("clustering_tasks", names)
+        for layout in layouts:
+            check_choice("layouts", layout, LAYOUTS)
         tasks = [load_labelled(data_dir, name) for name in names]
         self._check_once("clustering_tasks", [task.name for task in tasks])
         for task in tasks:

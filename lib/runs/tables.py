@@ -11,7 +11,9 @@ from pandas.io.formats.style import Styler
 
 from lib.analysis.papers import gain_table
 from lib.analysis.papers import gains as paired_gains
+from lib.data.labelled import LabelledTexts
 from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation.clustering import evaluate_clustering
 from lib.runs import store
 from lib.runs.plan import Plan
 
@@ -173,11 +175,14 @@ def measured(plan: Plan, here: pd.DataFrame, name: str, note: str, table: str = 
     """Publish rows of this run, and return what figures show: the rows of profile small, or these where there are none.
 
     Args:
-        here: see `Plan.publish`. name, note: of the published file. table: the one that is shown; empty: all.
+        here: see `Plan.publish`; backbone and run_id are the plan's and none where it lacks them. name, note: of the
+            published file. table: the one that is shown; empty: all.
 
     Returns:
         Rows with the same columns, and where they come from.
     """
+    missing = {"backbone": store.encoder_name(next(iter(plan)).config.backbone), "run_id": ""}
+    here = here.assign(**{column: value for column, value in missing.items() if column not in here})
     plan.publish(here, name, note)
     known = store.published("small", name, columns=list(here))
     known = known[known.table == table] if table else known
@@ -222,6 +227,72 @@ def history(
     return frame, source
 
 
+def published_gains(paper: str, tables: str, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
+    """`gains` of the rows that profile small has under a paper's name.
+
+    Args:
+        tables: regular expression of the names of the published tables, from their beginning.
+    """
+    known = store.published("small", paper)
+    return gains(known[known.table.str.match(tables)].sort_values("backbone", kind="stable"), over=over, by=by)
+
+
+def few_shot(plan: Plan, done: pd.DataFrame | None, *, paper: str, table: str) -> tuple[pd.DataFrame, str]:
+    """Score the runs of `Plan.few_shot`, a published table for each number of sentences.
+
+    Args:
+        done: what `Plan.runs` gives; None: none. table: the paper's.
+
+    Returns:
+        backbone, method, seed, sentences, value, for `figures.few_shot`: of profile small, or of this run where that has
+        nothing; and where they come from.
+    """
+    note, rows = "STS; as many steps with few sentences as with many, the seed draws them.", []
+    for size, part in done.groupby("sentences") if done is not None else []:
+        rows.append(score(plan, part, paper=paper, table=f"{table}, {size:,} sentences", note=note))
+    known = store.published("small", paper)
+    known = known[known.table.str.match(f"{table}, .* sentences")]
+    shown = headlines(known if len(known) else pd.concat([*rows, known]))
+    sentences = shown.table.str.extract(r"([\d,]+) sentences")[0].str.replace(",", "").astype(int)
+    columns = ["backbone", "method", "seed", "sentences", "value"]
+    return shown.assign(sentences=sentences)[columns], f"profile {'small' if len(known) else plan.profile}"
+
+
+def clusters(
+    plan: Plan,
+    done: pd.DataFrame,
+    encoders: Mapping[str, SentenceEncoder],
+    tasks: Sequence[LabelledTexts],
+    *,
+    over: str,
+    paper: str,
+    table: str,
+) -> Styler:
+    """K-Means against labels: V-measure with its gain over a method, beside what profile small published and vectors
+    that know nothing.
+
+    Args:
+        done, encoders: see `beyond`. tasks: declared with `Plan.clustering`. table: of the rows; its first word(s) up to
+            a comma name the paper's.
+    """
+    note = "K-Means against labels, mean of five starts; the seed is that of training."
+    here = with_published(
+        beyond(plan, done, encoders, {"clustering": table}, paper=paper, note=note), paper, table.split(",")[0]
+    )
+    dice, chance = np.random.default_rng(0), []
+    for task in tasks:
+        rows = evaluate_clustering(lambda texts: dice.normal(size=(len(texts), 64)), task)
+        chance.append(rows.assign(method="random vectors", profile=plan.profile, backbone="", seed=""))
+    rows = pd.concat([here, *chance]).astype({"seed": str})
+    rows["k"] = rows.protocol.astype(str).str.extract(r"k (\d+)", expand=False)
+    by = ["profile", "task", "backbone", "k", "method"]
+    scored = gain_table(rows.query("metric == 'v_measure'"), over=over, value="value", by=by)
+    scored = scored.drop(columns=["smallest gain", "largest gain"])
+    scored["ARI, mean"] = rows.query("metric == 'ari'").groupby(by).value.mean()
+    caption = f"V-measure of K-Means x 100, mean of five starts; gain over {over} with the same seed; ARI: adjusted Rand index"
+    return scored.style.format(precision=1, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+
+
 def geometry(plan: Plan, done: pd.DataFrame, *, paper: str, table: str) -> tuple[pd.DataFrame, str]:
     """Alignment and uniformity on the dev pairs at every dev evaluation: see `history`."""
     note = "Alignment and uniformity on the dev pairs at every dev evaluation, x 100."
@@ -241,8 +312,7 @@ def cluster_map(
     Returns:
         table and backbone, with encoder (and its V-measure and trustworthiness), label, cluster, x, y of each text.
     """
-    first = next(iter(plan))
-    columns = {"table": table, "backbone": store.encoder_name(first.config.backbone), "seed": str(seed)}
+    columns = {"table": table, "backbone": store.encoder_name(next(iter(plan)).config.backbone), "seed": str(seed)}
     drawn = np.random.default_rng(0).permutation(mapped.index.nunique())[:texts]
     here = mapped[mapped.index.isin(drawn)]
     here = here.assign(**columns, method=here.encoder, run_id=here.encoder.map(run_ids).fillna(""), value=here.x)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.analysis.smoothing import smoothness, token_cosines, token_similarity
+from lib.analysis.smoothing import by_layer, smoothness, token_cosines, token_similarity
 from lib.encoders import SentenceEncoder
 
 
@@ -41,3 +41,11 @@ def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
     for row, column, value in frame.sample(8, random_state=0).itertuples(index=False):
         expected = torch.cosine_similarity(hidden[row], hidden[column], dim=0).item()
         assert value == pytest.approx(expected, abs=1e-5)
+
+
+def test_by_layer_names_its_encoders(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    frame = by_layer({"one": encoder, "other": encoder}, sentences[:5])
+    expected = 100 * smoothness(encoder, sentences[:5]).cosine
+    assert list(frame) == ["method", "layer", "value"] and set(frame.method) == {"one", "other"}
+    assert frame[frame.method == "other"].value.tolist() == pytest.approx(expected.tolist())

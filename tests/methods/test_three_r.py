@@ -13,7 +13,7 @@ from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import ThreeR
+from lib.methods.three_r import ThreeR, inner_arguments
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -270,6 +270,19 @@ def test_what_does_not_fit_is_refused_before_training(tiny_bert, second, corpus_
         runs.preflight(config)
     with pytest.raises((ConfigError, DataError), match="none.txt does not exist"):
         runs.preflight(config.replace(pool=str(tmp_path / "none.txt")))
+
+
+@pytest.mark.parametrize("name", ["informin_cl", "sscl", "micse", "infocse", "msse", "jtcse"])
+@pytest.mark.parametrize("layers", [6, 12])
+def test_the_methods_of_table_2_fit_3r_at_any_depth(name, layers):
+    inner = inner_arguments(name, layers)
+    change = {"method": f"three_r({name})", "place": "projection" if name == "micse" else "embedding"}
+    around = RunConfig().replace(**inner).replace(**change)
+    assert around.method == f"three_r({name})" and {**around.method_arguments}.items() >= (inner | change).items() - {
+        ("method", name), ("method", f"three_r({name})")
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="around 'mlm' is unknown: choose one of supervised"):
+        inner_arguments("mlm", layers)
 
 
 def test_a_decoder_such_as_llm2vecs_is_refused_in_a_sentence(tiny_bert, second, corpus_file, tmp_path):

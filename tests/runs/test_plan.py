@@ -97,6 +97,15 @@ def test_values_and_rates_are_declared_in_a_line(plan, config):
         plan.values("no such", config, "temprature", [1], [1])
 
 
+def test_few_sentences_have_as_many_steps_as_many(plan, config):
+    whole = config.replace(corpus_size=60, batch_size=16, epochs=2, max_steps=0)  # 2 x 4 steps
+    planned = plan.few_shot("few", whole, {"plain": {}}, [20, 60], [1, 2])
+    assert [(p.labels["sentences"], p.labels["seed"]) for p in planned] == [(20, 1), (20, 2), (60, 1), (60, 2)]
+    few, many = planned[0].config, planned[2].config
+    assert (few.corpus_size, few.max_steps, few.epochs) == (20, 8, 4)  # two steps an epoch
+    assert many == whole.replace(seed=1, corpus_seed=1)
+
+
 def test_empty_lists_and_wrong_values_name_their_group(plan, config):
     with pytest.raises(ConfigError, match="dropout: the list of values for dropout is empty; give at least one"):
         plan.grid("dropout", config, {"seed": [1], "dropout": []})

@@ -4,7 +4,9 @@ import pandas as pd
 import pytest
 
 from lib import paths, runs
+from lib.checks import ConfigError
 from lib.config import RunConfig
+from lib.data.labelled import load_labelled
 from lib.runs import ROW_COLUMNS, Plan, tables
 
 SEVEN = ["STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R"]
@@ -127,6 +129,40 @@ def test_the_same_texts_of_every_encoder_are_published_on_a_map(plan, monkeypatc
         "untuned\nV-measure 50, trust 0.90",
         "trained\nV-measure 50, trust 0.90",
     }
+
+
+def test_few_sentences_are_scored_by_size_and_small_is_shown_before_this_run(plan, monkeypatch):
+    done = plan.runs("rates").assign(sentences=[20, 20, 1_000, 1_000])
+    shown, source = tables.few_shot(plan, done, paper="p", table="Table 2")
+    assert source == "profile demo" and shown.sentences.tolist() == [20, 20, 1_000, 1_000]
+    assert shown.value.tolist() == pytest.approx([tables.headlines(plan.score(run)).value.item() for run in done.run])
+    known = pd.concat(rows("A", "1", 60.0, table=f"Table 2, {n} sentences") for n in ("1,000", "10,000"))
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: known)
+    shown, source = tables.few_shot(plan, None, paper="p", table="Table 2")
+    assert source == "profile small" and shown.sentences.tolist() == [1_000, 10_000] and set(shown.value) == {60.0}
+
+
+def test_clusters_stand_beside_vectors_that_know_nothing(plan):
+    plan.clustering(["demo"], paths.root() / "data", clusters=[0], layouts=["tsne"])
+    with pytest.raises(ConfigError, match="layouts 'pca' is unknown"):
+        plan.clustering([], paths.root() / "data", layouts=["pca"])
+    task = load_labelled(paths.root() / "data", "demo")
+    done = plan.runs("rates")
+    table = tables.clusters(plan, done, {}, [task], over="0.2", paper="p", table="Figure 4, 60 sentences").data
+    assert set(table.index.get_level_values("method")) == {"0.1", "0.2", "random vectors"}
+    chance = table.xs("random vectors", level="method").iloc[0]
+    assert 5 < chance["mean"] < 20 and abs(chance["ARI, mean"]) < 1  # 600 titles, 20 topics
+    assert table.xs("0.1", level="method").gain.iloc[0] == pytest.approx(
+        table.xs("0.1", level="method")["mean"].iloc[0] - table.xs("0.2", level="method")["mean"].iloc[0]
+    )
+
+
+def test_gains_of_published_tables_are_chosen_by_name(monkeypatch):
+    known = pd.concat([rows(name, "1", value) for name, value in (("A", 60.0), ("B", 61.0))])
+    known = pd.concat([known, known.assign(table="Other", value=0.0)])
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: known)
+    table = tables.published_gains("p", "T$", over="A").data
+    assert table["gain"].to_dict() == {"A": 0.0, "B": 1.0} and table["mean"].to_dict() == {"A": 60.0, "B": 61.0}
 
 
 def test_rows_stand_behind_those_that_were_published_each_once(measured, monkeypatch):
