@@ -4,6 +4,7 @@ from lib import paths
 from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_panels, token_shares
 from lib.figures.curves import (
     ALIGNMENT_UNIFORMITY,
+    averages,
     few_shot,
     lines,
     loss_terms,
@@ -27,7 +28,7 @@ from lib.figures.geometry import (
 from lib.figures.style import CYCLE, METHODS, colour, save_figure
 
 __all__ = [
-    "ALIGNMENT_UNIFORMITY", "CYCLE", "METHODS", "attention_maps", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
+    "ALIGNMENT_UNIFORMITY", "CYCLE", "METHODS", "attention_maps", "averages", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_scatter", "joint_histograms", "lines", "loss_terms", "modulus_surface",
     "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
     "sentence_similarity", "singular_spectrum", "sweep", "token_panels", "token_shares", "token_similarity", "training_curves",

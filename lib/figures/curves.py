@@ -252,3 +252,39 @@ def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str =
     widen(ax)
     ax.legend()
     return fig
+
+
+def averages(frame: pd.DataFrame, *, floors: pd.DataFrame, xlabel: str = SCORE) -> Figure:
+    """Scores of many methods below each other, in groups that were trained alike; each backbone has a panel.
+
+    frame: group, method, backbone, seed, value; every seed is a dot, the mean a vertical stroke. The first method of a
+    group is the one that the others are compared with. floors: name, backbone, value, drawn as dashed lines.
+    """
+    backbones = list(frame.backbone.unique())
+    rows = frame[["group", "method"]].drop_duplicates()
+    rows = rows.sort_values("group", key=lambda group: group.map(list(dict.fromkeys(frame.group)).index), kind="stable")
+    places, names, at = {}, {}, 0
+    for group, part in rows.groupby("group", sort=False):
+        names[at], at = group, at + 1
+        for method in part.method:
+            places[group, method], at = at, at + 1
+    fig, axes = plt.subplots(1, len(backbones), figsize=(2.2 + 3.6 * len(backbones), 0.6 + 0.19 * at), squeeze=False)
+    for ax, backbone in zip(axes[0], backbones, strict=True):
+        part = frame[frame.backbone == backbone]
+        for (group, method), values in part.groupby(["group", "method"], sort=False).value:
+            y, shade = places[group, method], colour(method)
+            ax.plot(values, [y] * len(values), "o", color=shade, ms=4, alpha=0.7, mew=0)
+            ax.plot([values.mean()] * 2, [y - 0.4, y + 0.4], color=shade, lw=2, marker="", ls="-")
+        for floor in floors[floors.backbone == backbone].itertuples():
+            ax.axvline(floor.value, color="0.3", ls="--", lw=1)
+            ax.text(floor.value, -0.9, f"{floor.name}: {floor.value:.2f}", fontsize=9, ha="center", va="bottom")
+        for y in names:
+            ax.axhline(y - 0.1, color="0.85", lw=0.8)
+        ax.set(ylim=(at - 0.4, -0.8), xlabel=xlabel, yticks=[])
+        ax.set_title(backbone, pad=18)
+        ax.grid(axis="y", visible=False)
+    left = axes[0, 0]
+    left.set_yticks([*names, *places.values()], [*names.values(), *(f"  {method}" for _, method in places)])
+    for label, y in zip(left.get_yticklabels(), [*names, *places.values()], strict=True):
+        label.set(fontsize=9, weight="bold" if y in names else "normal")
+    return fig

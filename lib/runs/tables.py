@@ -26,8 +26,9 @@ METHODS = {
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
     "msse": ["MSSE"],
     "jtcse": ["TNCSE", "JTCSE"],
-    "three_r": ["SimCSE + 3R"],
+    "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's rate"],
 }
+TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
 
 
 def score(
@@ -122,11 +123,11 @@ def floors() -> pd.DataFrame:
     return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)
 
 
-def collected_gains() -> pd.DataFrame:
-    """What every method gained over SimCSE, profile small: seven STS tasks, same encoder, sentences and seed.
+def collected_scores() -> pd.DataFrame:
+    """The average of the seven STS tasks of every method and of the SimCSE it stands beside, profile small.
 
     Returns:
-        method (with the number of sentences where the rows name it), backbone, seed, value (points); methods that
+        group (the paper, and the number of sentences where the rows name it), method, backbone, seed, value; methods that
         change one part of another are left out.
     """
     simcse = headlines(store.published("small", "simcse"))
@@ -134,17 +135,35 @@ def collected_gains() -> pd.DataFrame:
     for paper, methods in METHODS.items():
         rows = headlines(store.published("small", paper)).query("task == 'Avg.'")
         if paper == "jtcse":  # plain SimCSE from the mini-BERT stands among SimCSE's rows
-            plain = simcse[(simcse.backbone == "mini-bert") & (simcse.method == "SimCSE, 10,000 sentences")]
+            lacking = set(rows.backbone) - set(rows[rows.method == "SimCSE"].backbone)
+            plain = simcse[(simcse.method == "SimCSE, 10,000 sentences") & simcse.backbone.isin(lacking)]
             rows = pd.concat([rows, plain.assign(method="SimCSE")])
         if paper == "msse":  # its Table 2 has few sentences, with as many steps
             rows = rows[rows.table.str.startswith("Table 1")]
-        rows["size"] = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+) sentences")[0].fillna("")
-        rows["method"] = rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True)
-        rows["value"] = paired_gains(rows, over="SimCSE", value="value", paired=("backbone", "size", "seed"))
-        rows = rows[rows.method.isin(methods)].dropna(subset="value")
-        rows["method"] = rows.method + rows["size"].map(lambda size: f"\n{size}" if size else "")
-        collected.append(rows[["method", "backbone", "seed", "value"]])
-    return pd.concat(collected, ignore_index=True).astype({"value": float})
+        size = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+ sentences)")[0]
+        rows = rows.assign(
+            group=(TITLES[paper] + ", " + size).fillna(TITLES[paper]),
+            method=rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True),
+        )
+        rows = rows[rows.method.isin(["SimCSE", *methods])]
+        compared = rows[rows.method != "SimCSE"].groupby(["group", "backbone"]).size().index
+        rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
+        collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))
+    return pd.concat(collected, ignore_index=True)[["group", "method", "backbone", "seed", "value"]]
+
+
+def collected_gains() -> pd.DataFrame:
+    """What every method gained over SimCSE, profile small: seven STS tasks, same encoder, sentences and seed.
+
+    Returns:
+        method (with the number of sentences where the rows name it), backbone, seed, value (points).
+    """
+    rows = collected_scores().astype({"seed": str})
+    rows["value"] = paired_gains(rows, over="SimCSE", value="value", paired=("backbone", "group", "seed"))
+    rows = rows[rows.method != "SimCSE"].dropna(subset="value")
+    size = rows.group.str.extract(r"([\d,]+) sentences")[0]
+    rows["method"] = (rows.method + "\n" + size).fillna(rows.method)
+    return rows[["method", "backbone", "seed", "value"]].reset_index(drop=True).astype({"value": float})
 
 
 def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:

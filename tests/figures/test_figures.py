@@ -35,11 +35,19 @@ BANDS = pd.DataFrame({"method": list("aabb"), "seed": [1, 2] * 2, "step": 3, "no
 ENERGY = pd.DataFrame(
     {"encoder": ["untuned", "SimCSE I", "SimCSE I"], "energy": [0.2, 0.3, 0.4], "score": [40.0, 60, 61]}
 )
+AVERAGES = pd.DataFrame(
+    [("g", "SimCSE", "one", 1, 60.0), ("g", "SimCSE", "one", 2, 61.0), ("g", "MSSE", "one", 1, 62.0)]
+    + [("h", "SimCSE", "two", 1, 70.0)],
+    columns=["group", "method", "backbone", "seed", "value"],
+)
 DRAWN = {
     "surface": lambda: figures.modulus_surface(SURFACE),
     "shares": lambda: figures.token_shares(SHARES),
     "energy": lambda: figures.energy_scatter(ENERGY),
     "seeds": lambda: figures.seed_spread(SWEEP.assign(method=["a", "a", "b", "b"]), ylabel="score"),
+    "averages": lambda: figures.averages(
+        AVERAGES, floors=pd.DataFrame({"name": ["floor"], "backbone": ["one"], "value": [59.0]})
+    ),
     "bands": lambda: figures.seed_bands(BANDS, {"norm": "gradients", "swap": "nats"}, logarithmic=["norm"]),
     "lines": lambda: figures.lines(SWEEP.assign(method="m", n=range(4)), x="n", xlabel="n", ylabel="score"),
     "terms": lambda: figures.loss_terms(TERMS, {"loss": "contrastive", "ami": "information"}),
@@ -78,6 +86,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         "shares",
         "seeds",
         "bands",
+        "averages",
     ):  # words on the axes, or shared ones
         assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
 
@@ -87,6 +96,19 @@ def test_the_path_figure_plots_the_given_points():
     assert [line.get_xydata().tolist() for line in lines[:4]] == [
         [[-1, 0.1], [-2, 0.2]], [[-2, 0.2]], [[-1, 0.1], [-3, 0.3]], [[-3, 0.3]],
     ]  # fmt: skip
+
+
+def test_every_seed_is_a_dot_and_every_floor_a_line_in_its_panel():
+    fig = figures.averages(AVERAGES, floors=pd.DataFrame({"name": ["floor"], "backbone": ["one"], "value": [59.0]}))
+    one, two = fig.axes
+    dots = [line.get_xdata().tolist() for line in one.lines if line.get_marker() == "o"]
+    assert dots == [[60.0, 61.0], [62.0]] and [line.get_xdata()[0] for line in one.lines if line.get_lw() == 2] == [
+        60.5,
+        62.0,
+    ]
+    assert [line.get_xdata()[0] for line in one.lines if line.get_ls() == "--"] == [59.0]
+    assert not [line for line in two.lines if line.get_ls() == "--"]
+    assert [label.get_text().strip() for label in one.get_yticklabels()] == ["g", "h", "SimCSE", "MSSE", "SimCSE"]
 
 
 def test_a_sweep_plots_means_and_ranges():
