@@ -240,7 +240,7 @@ def test_a_grid_varies_the_inner_method(tiny_bert, second, corpus_file, monkeypa
 
 def test_wrappers_around_wrappers(tiny_bert, second, sentences):
     name = "identity(identity(simcse))"
-    with pytest.raises(ConfigError, match="share the argument note"):
+    with pytest.raises(ConfigError, match="'identity' is put around itself"):
         RunConfig(method=name)
     config = configure(tiny_bert, second, "simcse").replace(method="identity(shift(simcse))", shift_rate=0.01)
     assert config.spec.names == ("identity", "shift", "simcse")
