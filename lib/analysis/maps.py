@@ -12,9 +12,8 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 
 from lib.data.labelled import LabelledTexts
-from lib.evaluation.clustering import cluster_scores, k_means
+from lib.evaluation.clustering import LAYOUTS, cluster_scores, k_means
 
-LAYOUTS = ("tsne", "umap")
 DIMENSIONS = 50  # principal components that a map is made from
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 

@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from lib.data.labelled import LabelledTexts
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
+LAYOUTS = ("tsne", "umap")  # of maps: see lib.analysis.maps, whose libraries take a second to load
 AGREEMENTS = {"v_measure": v_measure_score, "ari": adjusted_rand_score}
 SILHOUETTE_SAMPLE = 5_000  # texts among which silhouettes are taken: their cost is quadratic
 STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means

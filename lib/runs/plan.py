@@ -15,7 +15,6 @@ from typing import Any
 
 import pandas as pd
 
-from lib.analysis.maps import LAYOUTS
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
 from lib.data import STSTask, load_sts
@@ -26,7 +25,7 @@ from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, in_domain_retrieval
-from lib.evaluation.clustering import evaluate_clustering
+from lib.evaluation.clustering import LAYOUTS, evaluate_clustering
 from lib.evaluation.interface import Encode
 from lib.evaluation.mteb_tasks import BEIR_TASKS, FIGURE_5_TASKS, evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
