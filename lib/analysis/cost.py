@@ -1,8 +1,12 @@
-"""What one forward pass of an encoder costs, and copies of an encoder without its last LayerNorms."""
+"""What one forward pass of an encoder costs, what one training step of a method costs, and copies of an encoder without
+its last LayerNorms."""
 
 from __future__ import annotations
 
 import copy
+import statistics
+import time
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,6 +36,47 @@ def multiply_accumulates(encoder: SentenceEncoder | EncoderSum, length: int) -> 
             part.backbone.set_attn_implementation(implementation)
         operations += counter.get_total_flops() / 2  # a multiply-accumulate is two operations
     return operations / 1e9
+
+
+def training_step(method: Any, batch: Any, *, repeats: int = 3) -> dict[str, float]:
+    """What one step of a method costs, forward, backward and what it does after a step, without the optimiser.
+
+    Args:
+        method: a Method, on its device. batch: what it trains on. repeats: of the step that is timed.
+
+    Returns:
+        operations: multiply-accumulates of all matrix products, in units of 10^9; kept: what is kept for the backward
+        pass, in MiB, each tensor once, weights left out; trained: parameters that get a gradient, in millions;
+        seconds: the median of the repeats, after one step that is not timed.
+    """
+    weights = {p.untyped_storage().data_ptr() for p in method.parameters()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        alive.append(tensor)  # memory that is given back would be counted as the same tensor
+        return tensor
+
+    def step() -> None:
+        method.zero_grad(set_to_none=True)
+        sum(method(batch).values()).backward()
+        method.after_step()
+
+    method.train()
+    alive: list[torch.Tensor] = []
+    with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        step()
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    trained = sum(p.numel() for p in method.parameters() if p.grad is not None)
+    method.zero_grad(set_to_none=True)
+    size = sum(size for place, size in kept.items() if place not in weights)
+    counts = {"operations": counter.get_total_flops() / 2e9, "kept": size / 2**20, "trained": trained / 1e6}
+    return counts | {"seconds": statistics.median(seconds)}
 
 
 def without_layer_norms(encoder: SentenceEncoder | EncoderSum, layers: int) -> SentenceEncoder | EncoderSum:

@@ -16,6 +16,12 @@ from scipy import stats
 from lib import paths
 
 FOLDER = paths.root() / "lib" / "assets" / "papers"
+CLAIMS = FOLDER / "claims.yaml"  # of all papers, see lib.analysis.claims
+
+
+def sheets() -> list[str]:
+    """The papers that have a sheet."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path != CLAIMS)
 
 
 @cache
@@ -25,10 +31,9 @@ def load(paper: str) -> dict[str, Any]:
     Raises:
         KeyError: no such sheet.
     """
-    path = FOLDER / f"{paper}.yaml"
-    if not path.is_file():
-        raise KeyError(f"no tables of {paper!r}: there are {', '.join(p.stem for p in sorted(FOLDER.glob('*.yaml')))}.")
-    return yaml.safe_load(path.read_text(encoding="utf8"))
+    if paper not in sheets():
+        raise KeyError(f"no tables of {paper!r}: there are {', '.join(sheets())}.")
+    return yaml.safe_load((FOLDER / f"{paper}.yaml").read_text(encoding="utf8"))
 
 
 def table(paper: str, name: str) -> pd.DataFrame:
@@ -65,6 +70,16 @@ def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
 def slots(paper: str) -> str:
     """Every table and figure of a paper and where it is, as a Markdown table."""
     return _markdown(["table or figure", "section", "measured in", "what to know"], load(paper)["slots"])
+
+
+def coverage() -> pd.DataFrame:
+    """How many slots (tables and figures) each paper has: all, shown by the demo, measured in profile small, neither."""
+    lines = {}
+    for paper in sheets():
+        where = pd.Series([measured for _, _, measured, _ in load(paper)["slots"]])
+        demo, small = where.str.contains("demo"), where.str.contains("small")
+        lines[paper] = {"all": len(where), "demo": demo.sum(), "small": small.sum(), "neither": (~demo & ~small).sum()}
+    return pd.DataFrame(lines).T
 
 
 def appendix(paper: str) -> Markdown:

@@ -18,7 +18,7 @@ Made from `slots` in `lib/assets/papers/` by `make coverage`; change it there. *
 def text() -> str:
     """The page, with a section for each paper."""
     sections = [HEAD]
-    sheets = {papers.load(path.stem)["notebook"]: path.stem for path in papers.FOLDER.glob("*.yaml")}
+    sheets = {papers.load(paper)["notebook"]: paper for paper in papers.sheets()}
     for notebook, paper in sorted(sheets.items()):
         rows = re.sub(r"\]\((\w+\.ipynb)", r"](notebooks/\1", papers.slots(paper))  # links start at the repository here
         sections.append(f"## [{notebook}](notebooks/{notebook}.ipynb): {papers.load(paper)['paper']}\n\n{rows}\n")

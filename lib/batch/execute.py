@@ -60,7 +60,7 @@ def plan_of(job: Job) -> Plan | None:
 
 def preview(job: Job, plan: Plan | None) -> str:
     """Which runs are in the store, which would be trained, and how long the notebook is expected to take."""
-    if plan is None:
+    if plan is None or not any(plan):
         return f"{job.notebook.name} trains nothing"
     state = plan.state()
     sums, seconds = state.drop(columns="seconds").sum(), plan.seconds(job.notebook.stem)

@@ -197,6 +197,43 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
     return fig
 
 
+def intervals(
+    frame: pd.DataFrame,
+    *,
+    xlabel: str,
+    points: pd.DataFrame | None = None,
+    line: float | None = None,
+    ticks: Sequence[float] = (),
+) -> Figure:
+    """A value with its interval for each method, one below the other, a panel for each group; in place of bold numbers.
+
+    frame: group, method, value, low, high (NaN: no interval). points: group, method, value of single seeds, drawn too. line:
+    a value to compare with. ticks: of the axis, where the automatic ones do not fit.
+    """
+    groups = list(frame.groupby("group", sort=False))
+    heights = [part.method.nunique() + 0.5 for _, part in groups]
+    size = (7.2, 0.27 * sum(heights) + 0.42 * len(groups) + 0.4)
+    shape = {"squeeze": False, "sharex": True, "height_ratios": heights}
+    fig, axes = plt.subplots(len(groups), 1, figsize=size, **shape)
+    for ax, (group, part) in zip(axes[:, 0], groups, strict=True):
+        for place, row in enumerate(part.itertuples()):
+            shade = colour(row.method)
+            ax.plot([row.low, row.high], [place, place], color=shade, marker="|", ms=7, ls="-", lw=2)
+            ax.plot(row.value, place, color=shade, marker="s", ms=6, ls="")
+            if points is not None:
+                of = points[(points.group == group) & (points.method == row.method)].value
+                ax.plot(of, [place] * len(of), color=shade, marker="o", ms=4, mew=0, ls="", alpha=0.5)
+        if line is not None:
+            ax.axvline(line, color="0.3", lw=1)
+        ax.set_yticks(range(len(part)), part.method)
+        ax.set_ylim(len(part) - 0.5, -0.5)
+        ax.set_title(group, loc="left", fontsize=10)
+    if len(ticks):
+        ax.set_xticks(ticks)
+    ax.set_xlabel(xlabel)
+    return fig
+
+
 def _draw_floors(ax: Axes, floors: pd.DataFrame | None, backbone: str) -> None:
     """A line for each score that has to be beaten, those of this backbone. floors: name, value, perhaps backbone."""
     if floors is None:

@@ -51,6 +51,27 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+def geometry_plane(frame: pd.DataFrame) -> Figure:
+    """Alignment and uniformity of every encoder, mean and single seeds, a panel for each backbone; the lower left is good.
+
+    frame: backbone, encoder (a name, beginning with the method), seed, alignment, uniformity.
+    """
+    backbones = list(frame.groupby("backbone"))
+    fig, axes = plt.subplots(1, len(backbones), figsize=(1 + 4.4 * len(backbones), 4.4), squeeze=False)
+    for ax, (backbone, part) in zip(axes[0], backbones, strict=True):
+        means = part.groupby("encoder", sort=False)[["alignment", "uniformity"]].mean()
+        for encoder, rows in part.groupby("encoder", sort=False):
+            shade = colour(encoder)
+            ax.plot(rows.uniformity, rows.alignment, color=shade, marker="o", ms=4, mew=0, ls="", alpha=0.5)
+            mean = means.loc[encoder]
+            ax.plot(mean.uniformity, mean.alignment, color=shade, marker="s", ms=7, mec="k", mew=0.5, ls="")
+        ax.set(**_AXES, title=backbone)
+        ax.margins(0.15)
+        ax.set_xlim(right=ax.get_xlim()[1] + 0.45 * np.ptp(ax.get_xlim()))  # names stand to the right of their points
+        _name_points(ax, means.index.to_series(), means.uniformity, means.alignment)
+    return fig
+
+
 def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 10) -> None:
     """A name beside every point, at least `apart` points of height from the names near it; call after the limits."""
     places = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi

@@ -26,9 +26,11 @@ SCORE = "Spearman x 100 (higher is better)"
 
 
 def colour(method: str, other: str = "0.45") -> str:
-    """The fixed colour of a method, also with a word behind it ("JTCSE D"); `other` (grey) for names that are no method."""
+    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, SimCSE's rate"); `other` (grey) for
+    names that are no method."""
     method = method.split("\n")[0]  # what stands below is no part of the name
-    return METHODS.get(method) or METHODS.get(method.split(" ")[0].rstrip(","), other)
+    name = method.split(",")[0].split(" (")[0]
+    return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 
 def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:

@@ -108,16 +108,16 @@ def headlines(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows.task == "Avg.") | ~has_average.astype(bool)]
 
 
-def floors() -> pd.DataFrame:
-    """What every method has to beat on the seven STS tasks, profile small: the best untrained reading of each encoder.
+def floors(profile: str = "small") -> pd.DataFrame:
+    """What every method has to beat on the seven STS tasks: the best untrained reading of each encoder.
 
     That of the mini-BERT is the word vectors that it was made from (`averaging start`), far above its own readings.
 
     Returns:
         name, backbone, value: one row for each backbone.
     """
-    known = headlines(store.published("small", "simcse"))
-    known = known[known.method.str.startswith("untuned") & (known.task == "Avg.")]
+    known = headlines(store.published(profile, "simcse"))
+    known = known[known.method.astype(str).str.startswith("untuned") & (known.task == "Avg.")]
     words = known[known.backbone == "averaging start"].assign(backbone="mini-bert", method="word vectors, untrained")
     best = pd.concat([known, words]).sort_values("value").drop_duplicates("backbone", keep="last")
     return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)

@@ -52,3 +52,26 @@ def test_encoders_that_embed_differently_have_different_fingerprints(tiny_bert, 
     assert all(abs(a - b).max() > 1e-4 for i, a in enumerate(vectors) for b in vectors[:i])
     assert cost.without_layer_norms(one, 0).fingerprint() == one.fingerprint()
     assert ensemble.with_pooling(two, "cls").fingerprint() == one.fingerprint()
+
+
+class Linear(torch.nn.Module):
+    """A method of one matrix, whose costs can be counted by hand."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8, 3))
+        self.unused = torch.nn.Parameter(torch.ones(100))
+
+    def forward(self, batch):
+        return {"one": (batch @ self.weight).sum(), "two": (batch @ self.weight).square().mean()}
+
+    def after_step(self):
+        pass
+
+
+def test_a_training_step_by_hand():
+    found = cost.training_step(Linear(), torch.ones(4, 8), repeats=1)
+    product = 4 * 8 * 3  # forward twice, and the gradient of the weight twice; the batch has none
+    assert found["operations"] == pytest.approx(4 * product / 1e9)
+    assert found["kept"] == pytest.approx((4 * 8 + 4 * 3) * 4 / 2**20)  # the batch once, and what is squared
+    assert found["trained"] == pytest.approx(24 / 1e6) and found["seconds"] > 0

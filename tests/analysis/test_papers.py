@@ -9,13 +9,13 @@ from lib.analysis import papers
 
 
 def test_every_table_is_rectangular_and_every_printed_average_is_the_mean_or_has_a_note():
-    for path in papers.FOLDER.glob("*.yaml"):
-        sheet = papers.load(path.stem)
+    for paper in papers.sheets():
+        sheet = papers.load(paper)
         for table in sheet["tables"]:
             for row in table["rows"]:
                 if row["values"] == ["no numbers"]:
                     continue
-                assert len(row["values"]) == len(table["columns"]), (path.stem, table["id"], row)
+                assert len(row["values"]) == len(table["columns"]), (paper, table["id"], row)
                 numbers = [v for v in row["values"] if isinstance(v, (int, float))]
                 if table["columns"][-1] == "Avg." and len(numbers) == len(table["columns"]) and "note" not in row:
                     assert numbers[-1] == pytest.approx(np.mean(numbers[:-1]), abs=0.011), (table["id"], row)
@@ -98,3 +98,10 @@ def test_gains_are_paired_and_not_differences_of_means():
     assert table.loc[(99, "b"), ["95 % low", "95 % high"]].isna().all()  # one pair
     alone = papers.gain_table(frame[frame["size"] == 10], over="a", value="score")
     assert alone.loc["b", "gain"] == 2 and alone.loc["a", "gain"] == 0
+
+
+def test_every_slot_is_counted_once():
+    table = papers.coverage()
+    assert list(table.index) == papers.sheets()
+    assert table["all"].to_dict() == {paper: len(papers.load(paper)["slots"]) for paper in papers.sheets()}
+    assert (table[["demo", "small", "neither"]].max(axis=1) <= table["all"]).all()

@@ -9,7 +9,7 @@ from lib import paths
 from lib.analysis import papers
 from lib.batch import coverage
 
-SHEETS = sorted(path.stem for path in papers.FOLDER.glob("*.yaml"))
+SHEETS = papers.sheets()
 
 
 def headings(notebook):

@@ -40,7 +40,11 @@ AVERAGES = pd.DataFrame(
     + [("h", "SimCSE", "two", 1, 70.0)],
     columns=["group", "method", "backbone", "seed", "value"],
 )
+INTERVALS = pd.DataFrame({"group": list("uuv"), "method": ["miCSE", "MSSE", "miCSE"], "value": [1.0, 2, 3], "low": [0.5, 1, np.nan], "high": [1.5, 4, np.nan]})  # fmt: skip
+PLANE = pd.DataFrame({"backbone": list("uuv"), "encoder": ["SimCSE, 10", "SimCSE, 10", "untuned"], "seed": ["1", "2", ""], "alignment": [0.2, 0.4, 0.1], "uniformity": [-2.0, -3, -1]})  # fmt: skip
 DRAWN = {
+    "intervals": lambda: figures.intervals(INTERVALS, xlabel="gain", line=0),
+    "plane": lambda: figures.geometry_plane(PLANE),
     "surface": lambda: figures.modulus_surface(SURFACE),
     "shares": lambda: figures.token_shares(SHARES),
     "energy": lambda: figures.energy_scatter(ENERGY),
@@ -87,6 +91,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
         "seeds",
         "bands",
         "averages",
+        "intervals",
     ):  # words on the axes, or shared ones
         assert fig.axes[0].get_xlabel() and all(ax.get_ylabel() for ax in fig.axes if ax.get_label() != "<colorbar>")
 
@@ -288,3 +293,27 @@ def test_profile_and_note_stand_under_the_picture():
     assert [text.get_text() for text in fig.texts] == ["profile demo; test, seed 1"]
     figures.save_figure(fig, "x", SWEEP, profile="demo", source="published")
     assert fig.texts[-1].get_text() == "published"
+
+
+def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
+    dots = pd.DataFrame({"group": ["u", "u", "v"], "method": "miCSE", "value": [0.9, 1.1, 7.0]})
+    fig = figures.intervals(INTERVALS, xlabel="gain", line=0, points=dots)
+    first, second = fig.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["miCSE", "MSSE"]
+    assert [label.get_text() for label in second.get_yticklabels()] == ["miCSE"]
+    drawn = [line.get_xydata().tolist() for line in first.lines]
+    assert [[0.5, 0], [1.5, 0]] in drawn and [[2.0, 1]] in drawn and [[0.9, 0], [1.1, 0]] in drawn
+    assert first.lines[0].get_color() == figures.colour("miCSE") and first.get_ylim()[0] > first.get_ylim()[1]
+    assert second.get_xlabel() == "gain" and first.get_title(loc="left") == "u"
+
+
+def test_an_encoder_stands_on_the_plane_at_the_mean_of_its_seeds():
+    left, right = figures.geometry_plane(PLANE).axes
+    assert [-2.5, pytest.approx(0.3)] in [line.get_xydata()[0].tolist() for line in left.lines]
+    assert left.texts[0].get_text() == "SimCSE, 10" and left.get_title() == "u" and right.get_title() == "v"
+
+
+def test_a_variant_has_the_colour_of_its_method():
+    same = ["SimCSE + 3R", "SimCSE + 3R, SimCSE's rate", "SimCSE + 3R (three_r, Table 2)"]
+    assert len({figures.colour(name) for name in same}) == 1 and figures.colour(same[1]) != figures.colour("SimCSE")
+    assert figures.colour("SimCSE (micse, Table 3)") == figures.colour("SimCSE")
