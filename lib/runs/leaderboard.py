@@ -29,7 +29,6 @@ from lib.runs.tables import METHODS
 FURTHER = {
     "simcse": [],
     "micse": ["SimCSE + MoCo"],
-    "msse": ["MSSE w/o DCM and ICM"],  # contrast without the layer that SimCSE trains with
     "jtcse": ["sum of stage 1", "NCE", "JTCSE D"],
     "three_r": ["InforMin-CL", "SSCL"],
 }

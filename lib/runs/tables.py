@@ -10,7 +10,6 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.analysis.papers import gain_table
-from lib.analysis.papers import gains as paired_gains
 from lib.data.labelled import LabelledTexts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation.clustering import evaluate_clustering
@@ -24,7 +23,7 @@ HISTORY_COLUMNS = ["table", "backbone", "method", "seed", "run_id", "step", "qua
 METHODS = {
     "micse": ["SimCSE + AMI", "miCSE"],
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
-    "msse": ["MSSE"],
+    "msse": ["MSSE w/o DCM and ICM", "MSSE"],  # the first: contrast without the layer that SimCSE trains with
     "jtcse": ["TNCSE", "JTCSE"],
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's rate"],
 }
@@ -150,20 +149,6 @@ def collected_scores() -> pd.DataFrame:
         rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
         collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))
     return pd.concat(collected, ignore_index=True)[["group", "method", "backbone", "seed", "value"]]
-
-
-def collected_gains() -> pd.DataFrame:
-    """What every method gained over SimCSE, profile small: seven STS tasks, same encoder, sentences and seed.
-
-    Returns:
-        method (with the number of sentences where the rows name it), backbone, seed, value (points).
-    """
-    rows = collected_scores().astype({"seed": str})
-    rows["value"] = paired_gains(rows, over="SimCSE", value="value", paired=("backbone", "group", "seed"))
-    rows = rows[rows.method != "SimCSE"].dropna(subset="value")
-    size = rows.group.str.extract(r"([\d,]+) sentences")[0]
-    rows["method"] = (rows.method + "\n" + size).fillna(rows.method)
-    return rows[["method", "backbone", "seed", "value"]].reset_index(drop=True).astype({"value": float})
 
 
 def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
