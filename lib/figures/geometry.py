@@ -149,7 +149,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     rows = ["label", "cluster"] if "cluster" in frame else ["label"]
     encoders, labels = frame.encoder.unique(), sorted(frame.label.unique())
     shades = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
-    size = (2.6 * len(encoders), 2.7 * len(rows))
+    size = (2.1 * len(encoders) + 1.6, 2.3 * len(rows) + 0.6)
     fig, axes = plt.subplots(len(rows), len(encoders), figsize=size, squeeze=False)
     dots = {"ls": "", "marker": "o", "ms": 2.4 if len(frame) < 5_000 * len(encoders) else 0.8, "mew": 0}
     for column, encoder in zip(axes.T, encoders, strict=True):
@@ -168,7 +168,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
         ax.set_ylabel(kind)
     for ax in axes.flat:
         ax.set(xticks=[], yticks=[])
-    legend = fig.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside lower center", ncols=len(encoders) + 1)
+    legend = fig.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside right center")
     for handle in legend.legend_handles:
         handle.set_markersize(5)
     fig.suptitle(title, fontsize=11)
