@@ -106,13 +106,15 @@ def _live() -> bool:
 
 def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
     """Show what `draw` returns, in JupyterLab with a control for each of its arguments; it is drawn anew when one moves.
+    A `draw` that shows something itself (`hover_map`) returns None.
 
     Headless (papermill, nbconvert, nbval) the same cell shows the same thing once, for the
     defaults of `draw`, which are also where the controls start.
 
     Args:
         draw: gives a figure or a table; every argument has a default.
-        choices: argument -> the values to choose from, its default among them. An argument without choices is a text.
+        choices: argument -> the values to choose from, its default among them: a slider, for texts a list to choose from.
+            An argument without choices is a text.
 
     Raises:
         ConfigError: choices for an argument that `draw` has not, a default that is no choice, or none at all.
@@ -130,7 +132,8 @@ def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
         from IPython.display import display
         from matplotlib.figure import Figure
 
-        shown = draw(**values)
+        if (shown := draw(**values)) is None:
+            return
         if isinstance(shown, Figure):
             plt.close(shown)  # shown here, and not a second time at the end of the cell
         display(shown)
@@ -140,12 +143,14 @@ def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
     import ipywidgets
 
     look = {"continuous_update": False, "style": {"description_width": "initial"}}  # names are not cut off
-    controls = {
-        name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **look)
-        if name in choices
-        else ipywidgets.Text(value=start, layout=ipywidgets.Layout(width="90%"), **look)
-        for name, start in starts.items()
-    }
+    controls = {}
+    for name, start in starts.items():
+        if name not in choices:
+            controls[name] = ipywidgets.Text(value=start, layout=ipywidgets.Layout(width="90%"), **look)
+        elif isinstance(start, str):
+            controls[name] = ipywidgets.Dropdown(options=list(choices[name]), value=start, style=look["style"])
+        else:
+            controls[name] = ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **look)
     ipywidgets.interact(show, **controls)
 
 
@@ -154,7 +159,7 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
 
     Args:
         figure: what is shown headless, see `knob`.
-        points: encoder (a panel each), x, y, label, text.
+        points: encoder (a panel each), x, y, label, text; perhaps rank, from 1: dots that have one are large, the others pale.
     """
     import matplotlib.pyplot as plt
     from IPython.display import display
@@ -167,11 +172,18 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
         "color": {"field": "label", "type": "nominal", "scale": {"scheme": "tableau20"}},
         "tooltip": [{"field": "text", "type": "nominal"}, {"field": "label", "type": "nominal"}],
     }
+    columns = ["encoder", "x", "y", "label", "text"]
+    if "rank" in points:
+        columns.append("rank")
+        encoding["tooltip"].append({"field": "rank", "type": "nominal"})
+        has_one = {"test": "datum.rank"}
+        encoding["size"] = {"condition": has_one | {"value": 160}, "value": 25}
+        encoding["opacity"] = {"condition": has_one | {"value": 1.0}, "value": 0.3}
     zoom = {"name": "zoom", "select": "interval", "bind": "scales"}
     panel = {"mark": "circle", "encoding": encoding, "params": [zoom], "width": 360, "height": 340}
     column = {"field": "encoder", "type": "nominal", "sort": list(points.encoder.unique()), "title": None}
     facets = {"facet": {"column": column}, "spec": panel}
     scales = {"resolve": {"scale": {"x": "independent", "y": "independent"}}}
-    values = points[["encoder", "x", "y", "label", "text"]].to_dict("records")
+    values = points[columns].astype(object).fillna("").to_dict("records")
     chart = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "data": {"values": values}} | facets | scales
     display({"application/vnd.vegalite.v5+json": chart, "text/plain": "a map of texts"}, raw=True)

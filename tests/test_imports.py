@@ -27,6 +27,8 @@ MAY_IMPORT = {
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
     "batch": TOOLS | {"config", "analysis", "runs"},
+    "export": {"checks", "runs"},
+    "encode": TOOLS | {"data", "encoders", "runs"},
 }
 
 

@@ -113,6 +113,18 @@ def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn,
     assert controls["temperature"].options == (0.01, 0.05, 1.0) and isinstance(controls["text"], ipywidgets.Text)
 
 
+def test_texts_are_chosen_from_a_list_and_what_shows_itself_is_not_shown_again(drawn, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
+
+    def draw(encoder="a", rank=1):
+        drawn.seen.values.append((encoder, rank))
+
+    knob(draw, encoder=["a", "b"], rank=[1, 2])
+    assert isinstance(drawn.seen.controls["encoder"], ipywidgets.Dropdown)
+    assert isinstance(drawn.seen.controls["rank"], ipywidgets.SelectionSlider)
+    assert drawn.seen.values == [("a", 1)] and not drawn.seen.shown
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
@@ -143,6 +155,10 @@ def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):
     (chart,) = (bundle["application/vnd.vegalite.v5+json"] for bundle in drawn.seen.shown[1:])
     assert chart["data"]["values"] == points.to_dict("records")
     assert json.loads(json.dumps(chart)) == chart  # plain values: it goes to the browser as JSON
+    hover_map(figure, points.assign(rank=[1.0, None]))
+    chart = drawn.seen.shown[-1]["application/vnd.vegalite.v5+json"]
+    assert [dot["rank"] for dot in chart["data"]["values"]] == [1.0, ""]
+    assert json.loads(json.dumps(chart, allow_nan=False)) == chart and "size" in chart["spec"]["encoding"]
 
 
 def test_html_in_a_table_is_text():

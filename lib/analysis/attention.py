@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
 from lib.encoders import SentenceEncoder
+from lib.encoders.ensemble import EncoderSum, parts, with_pooling
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import pad, token_batches
 from lib.losses import attention_mutual_information
@@ -54,6 +55,18 @@ def _probabilities(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, la
     maps = AttentionMaps(tuple(layers))
     encoder(input_ids, mask, maps=maps)
     return maps.probabilities()
+
+
+def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, SentenceEncoder]:
+    """The encoders whose attention is to be read: members of a sum each by itself, and the same weights once, since
+    attention does not depend on how the vector is read."""
+    found: dict[str, tuple[str, SentenceEncoder]] = {}
+    for name, encoder in encoders.items():
+        members = parts(with_pooling(encoder, "cls"))
+        for number, member in enumerate(members, start=1):
+            called = f"{name}, encoder {number}" if len(members) > 1 else name
+            found.setdefault(member.fingerprint(), (called, member))
+    return dict(found.values())
 
 
 def pair_information(

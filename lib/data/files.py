@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import unicodedata
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,37 +24,42 @@ def manifest() -> dict[str, Any]:
     return yaml.safe_load(Path(__file__).with_name("manifest.yaml").read_text(encoding="utf8"))
 
 
-def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
-    """Lines of a text file, or of its .gz form, without their line ends and a byte order mark; only a line feed ends a
-    line.
+def stream_lines(path: Path, *, encoding: str = "utf8") -> Iterator[str]:
+    """Lines of a text file, or of its .gz form, without their line ends and a byte order mark, one at a time; only a line
+    feed ends a line.
 
     Raises:
         DataError: missing, a truncated or damaged .gz, not in `encoding`, binary, or with carriage returns alone.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener, number, line = gzip.open if path.suffix == ".gz" else open, 0, ""
     try:
-        with opener(path, "rt", encoding=encoding, newline="\n") as file:
-            lines = [line.rstrip("\r\n") for line in file]
+        with opener(path, "rb") as file:
+            for number, raw in enumerate(file, start=1):
+                line = raw.decode(encoding).rstrip("\r\n")
+                if number == 1:
+                    line = line.removeprefix("\ufeff")  # spreadsheets and some editors write a byte order mark
+                if "\x00" in line:
+                    kind = "a NUL character; it is binary or UTF-16"
+                    raise DataError(f"{path}, line {number}: {kind}: convert it to {encoding} text.")
+                yield line
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check data_dir, or run `python -m lib.data fetch`.") from None
     except IsADirectoryError:
         raise DataError(f"{path} is a folder where a text file is expected.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is truncated or damaged ({error}): fetch it again.") from error
+        raise DataError(f"{path} is truncated or damaged after line {number} ({error}): fetch it again.") from error
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} cannot be read"
+        reason = f"line {number}, byte {error.start} cannot be read"
         raise DataError(
             f"{path} is not {encoding} text ({reason}): convert it to {encoding}, or fetch it again."
         ) from error
-    if lines:
-        lines[0] = lines[0].removeprefix("\ufeff")  # spreadsheets and some editors write a byte order mark
-    if binary := next((number for number, line in enumerate(lines, start=1) if "\x00" in line), 0):
-        raise DataError(
-            f"{path}, line {binary}: a NUL character; it is binary or UTF-16: convert it to {encoding} text."
-        )
-    if len(lines) == 1 and "\r" in lines[0]:
+    if number == 1 and "\r" in line:
         raise DataError(f"{path}: its lines end with carriage returns alone: convert them to line feeds.")
-    return lines
+
+
+def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
+    """All lines of `stream_lines`; raises what it raises."""
+    return list(stream_lines(path, encoding=encoding))
 
 
 def expect_count(path: Path, count: int, expected: int | None, what: str = "lines") -> None:

@@ -16,7 +16,7 @@ from torch import nn
 from lib import paths
 from lib.checks import EncoderError
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.saved import write_json
+from lib.encoders.saved import OUR_MODULE, write_json
 from lib.encoders.sentence_encoder import SentenceEncoder
 
 LIST = "ensemble.json"
@@ -58,18 +58,22 @@ class EncoderSum(nn.Module):
     def save(self, folder: str | os.PathLike) -> None:
         """Write every encoder into a folder of its own, and their weights; `load` reads it. Whole or not at all.
 
-        sentence-transformers knows no sum of models: there the folder stops, naming this class.
+        sentence-transformers knows no sum of models: there it needs this project installed, see `lib.encoders.export`.
         """
         folder = paths.expanded(folder)
         if folder.exists() and not (folder / LIST).is_file():
             raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
-            names = [f"encoder_{i + 1}" for i in range(len(self.encoders))]
-            for name, encoder in zip(names, self.encoders, strict=True):
-                encoder.save(path / name)
-            write_json(path / LIST, {"encoders": names, "weights": self.weights})
-            module = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.ensemble.EncoderSum"}
-            write_json(path / "modules.json", [module])
+            self.write_files(path)
+
+    def write_files(self, folder: Path) -> None:
+        """The files of `save`, into a folder that is there."""
+        names = [f"encoder_{i + 1}" for i in range(len(self.encoders))]
+        for name, encoder in zip(names, self.encoders, strict=True):
+            encoder.save(folder / name)
+        write_json(folder / LIST, {"encoders": names, "weights": self.weights})
+        write_json(folder / "modules.json", [OUR_MODULE])
+        write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
 
 
 def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:

@@ -27,6 +27,8 @@ from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
+# The list of modules for sentence-transformers where it has none of its own.
+OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -155,8 +157,7 @@ def write_modules(
 ) -> None:
     """The module list of sentence-transformers beside a saved backbone, and sentence_encoder.json for `read_modules`.
 
-    `mask_prompt` and `pooler` have no equivalent there: the list names a class that it does not know, so that it stops
-    instead of averaging silently.
+    `mask_prompt` and `pooler` have no equivalent there: the list names our class, see `lib.encoders.export`.
     """
     size = backbone_config.hidden_size
     steps: list[tuple[str, str, dict[str, Any]]] = [("Transformer", "", {})]  # class, folder and its configuration
@@ -169,9 +170,7 @@ def write_modules(
         steps.append(("WeightedLayerPooling", "1_WeightedLayerPooling", shape))
         _write_weights(folder / "1_WeightedLayerPooling", {"layer_weights": weights})
         write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
-    if pooling in ("mask_prompt", "pooler"):
-        steps.append(("lib.encoders.SentenceEncoder", "", {}))
-    else:
+    if pooling not in ("mask_prompt", "pooler"):
         mode = "cls" if pooling == "cls" else "mean"
         flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()} | {"pooling_mode_max_tokens": False}
         steps.append(("Pooling", "1_Pooling", {"word_embedding_dimension": size} | flags))
@@ -182,11 +181,10 @@ def write_modules(
         _write_weights(folder / "2_Dense", {"linear.weight": linear.weight, "linear.bias": linear.bias})
     modules = []
     for i, (kind, place, config) in enumerate(steps):
-        kind = kind if "." in kind else f"sentence_transformers.models.{kind}"
-        modules.append({"idx": i, "name": str(i), "path": place, "type": kind})
+        modules.append({"idx": i, "name": str(i), "path": place, "type": f"sentence_transformers.models.{kind}"})
         if config:
             write_json(folder / place / "config.json", config)
-    write_json(folder / "modules.json", modules)
+    write_json(folder / "modules.json", [OUR_MODULE] if pooling in ("mask_prompt", "pooler") else modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})

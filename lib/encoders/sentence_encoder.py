@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -275,21 +276,25 @@ class SentenceEncoder(nn.Module):
     def save(self, folder: str | os.PathLike) -> None:
         """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors.
 
-        The folder appears whole or not at all. `mask_prompt` and `pooler` have no equivalent in
-        sentence-transformers: such a folder loads here, and there it stops, naming this class.
+        The folder appears whole or not at all. For `mask_prompt` and `pooler` the other side needs this project installed,
+        see `lib.encoders.export`.
 
         Raises:
             EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.
         """
         folder = paths.expanded(folder)
-        if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
-            raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
         if folder.exists() and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
-            self.backbone.save_pretrained(path)
-            self.tokenizer.save_pretrained(path)
-            write_modules(path, self.backbone.config, self.pooling, self.projection, self.max_length)
+            self.write_files(path)
+
+    def write_files(self, folder: Path) -> None:
+        """The files of `save`, into a folder that is there. Raises EncoderError for a projection that is not SimCSE's."""
+        if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
+            raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
+        self.backbone.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        write_modules(folder, self.backbone.config, self.pooling, self.projection, self.max_length)
 
 
 def longest_input(backbone: nn.Module) -> int:

@@ -22,6 +22,7 @@ from lib.figures.geometry import (
     geometry_plane,
     geometry_scatter,
     modulus_surface,
+    neighbours,
     pair_scatter,
     sentence_similarity,
     singular_spectrum,
@@ -32,6 +33,6 @@ from lib.figures.style import CYCLE, METHODS, colour, save_figure
 __all__ = [
     "ALIGNMENT_UNIFORMITY", "CYCLE", "METHODS", "attention_maps", "averages", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_plane", "geometry_scatter", "intervals", "joint_histograms", "lines", "loss_terms", "modulus_surface",
-    "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
+    "neighbours", "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
     "sentence_similarity", "singular_spectrum", "sweep", "token_panels", "token_shares", "token_similarity", "training_curves",
 ]  # fmt: skip

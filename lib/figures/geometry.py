@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -171,6 +172,26 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     legend = fig.legend(*axes[0, -1].get_legend_handles_labels(), loc="outside right center")
     for handle in legend.legend_handles:
         handle.set_markersize(5)
+    fig.suptitle(title, fontsize=11)
+    return fig
+
+
+def neighbours(frame: pd.DataFrame, *, title: str) -> Figure:
+    """A map of texts, one panel per encoder, with the texts nearest to something numbered and named below it.
+
+    frame: encoder, x, y, text; rank from 1, missing for all other texts.
+    """
+    groups = list(frame.groupby("encoder", sort=False))
+    fig, axes = plt.subplots(1, len(groups), figsize=(4.6 * len(groups), 4.6), squeeze=False)
+    for ax, (encoder, part) in zip(axes[0], groups, strict=True):
+        near = part.dropna(subset="rank").sort_values("rank")
+        ax.plot(part.x, part.y, ls="", marker="o", ms=2.4, mew=0, color="0.75")
+        ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=colour("SimCSE"))
+        for one in near.itertuples():
+            ax.annotate(f"{one.rank:.0f}", (one.x, one.y), (4, 3), textcoords="offset points", fontsize=9)
+        named = [textwrap.shorten(f"{one.rank:.0f}. {one.text}", 60, placeholder=" …") for one in near.itertuples()]
+        ax.set_xlabel("\n".join(named), loc="left")
+        ax.set(title=encoder, xticks=[], yticks=[])
     fig.suptitle(title, fontsize=11)
     return fig
 

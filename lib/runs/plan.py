@@ -409,7 +409,7 @@ class Plan:
             seen |= new
             methods = ", ".join(dict.fromkeys(p.config.method for p in several))
             rows.append({"group": group, "method": methods, "runs": len(several), "new here": len(new)})
-        return pd.DataFrame(rows).set_index("group")
+        return pd.DataFrame(rows, columns=["group", "method", "runs", "new here"]).set_index("group")
 
     def state(self) -> pd.DataFrame:
         """Group -> runs that are `found` in the store and `to train`, and the `seconds` expected for these."""
@@ -419,7 +419,7 @@ class Plan:
             missing = [planned for planned in several if planned in expected]
             row = {"group": group, "runs": len(several), "found": sum(p in self._finished for p in several)}
             rows.append(row | {"to train": len(missing), "seconds": sum(expected[p] for p in missing)})
-        return pd.DataFrame(rows).set_index("group")
+        return pd.DataFrame(rows, columns=["group", "runs", "found", "to train", "seconds"]).set_index("group")
 
     def seconds(self, notebook: str) -> float:
         """What the plan is expected to take on this machine: training, scoring, and the rest of this notebook."""

@@ -23,6 +23,7 @@ from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.progress import is_wanted
 from lib.runs import times
+from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, check_memory, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
@@ -112,6 +113,7 @@ def _finish(
         }
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)
+        (path / "encoder" / CARD).write_text(model_card(Run(path), name=folder.name), encoding="utf8")
 
 
 def _lock(lock_file: Path) -> AbstractContextManager:

@@ -7,6 +7,7 @@ import torch
 from lib.analysis import attention
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
+from lib.encoders.ensemble import EncoderSum, with_pooling
 from lib.losses import attention_mutual_information
 
 
@@ -135,6 +136,15 @@ def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentence
     assert np.allclose(second.value, maps[:, 0, 1].detach().flatten(), atol=1e-6)
     corner = second.query("layer == 1 and query == 3 and key == 0").value.item()
     assert np.isclose(corner, maps[1, 0, 1, 3, 0].item())
+
+
+def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
+    roberta = SentenceEncoder.from_pretrained(tiny_roberta, pooling="first_last_mean")
+    both = EncoderSum([with_pooling(encoder, "mean"), roberta])
+    found = attention.readers({"a": encoder, "b": with_pooling(encoder, "mean"), "sum": both, "last": roberta})
+    assert list(found) == ["a", "sum, encoder 2"] and roberta.pooling == "first_last_mean"
+    for reader in found.values():
+        attention.sentence_maps({"x": reader}, sentences[0])  # whatever pooling it came with
 
 
 def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(encoder, sentences, monkeypatch):

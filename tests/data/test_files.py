@@ -19,7 +19,7 @@ def test_lines_end_at_line_feeds_only(tmp_path, name):
 def test_encodings(tmp_path):
     (tmp_path / "a").write_bytes(b"caf\xe9\x85\n")
     assert files.read_lines(tmp_path / "a", encoding="latin-1") == ["caf\xe9\x85"]
-    with pytest.raises(DataError, match=r"a is not utf8 text \(byte 3 cannot be read\)"):
+    with pytest.raises(DataError, match=r"a is not utf8 text \(line 1, byte 3 cannot be read\)"):
         files.read_lines(tmp_path / "a")
 
 

@@ -214,13 +214,6 @@ def test_a_missing_part_is_refused(three, tmp_path):
         ensemble.load(tmp_path / "saved")
 
 
-def test_sentence_transformers_stops_instead_of_averaging(three, tmp_path):
-    package = pytest.importorskip("sentence_transformers")
-    EncoderSum(three).save(tmp_path / "saved")
-    with pytest.raises(ValueError, match="lib.encoders.ensemble.EncoderSum"):
-        package.SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-
-
 def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     mean = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(sentences[:3])

@@ -102,17 +102,6 @@ def test_sentence_transformers_gives_the_same_vectors(tiny_bert, tmp_path, sente
     np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["mask_prompt", "pooler"])
-def test_what_sentence_transformers_cannot_do_is_refused_there(tiny_bert, tmp_path, sentences, pooling):
-    from sentence_transformers import SentenceTransformer
-
-    encoder = load(tiny_bert, pooling=pooling)
-    encoder.save(tmp_path / "saved")
-    np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:5]), encoder.encode(sentences[:5]), atol=1e-6)
-    with pytest.raises(ValueError, match="lib.encoders.SentenceEncoder"):
-        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-
-
 def test_reads_the_pooling_of_a_sentence_transformers_folder(tiny_bert, tmp_path):
     load(tiny_bert, pooling="mean").save(tmp_path / "saved")
     (tmp_path / "saved" / "sentence_encoder.json").unlink()

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from lib import paths
 from lib.checks import ConfigError, DataError
 from lib.data.files import manifest
 from lib.data.retrieval import RetrievalTask
@@ -65,6 +67,15 @@ def test_the_fourteen_sets_of_the_paper_are_known_to_mteb():
     assert set(published) == {*BEIR_TASKS, "average"}
     for name in BEIR_TASKS.values():
         assert mteb.get_task(name).metadata.main_score == "ndcg_at_10"
+
+
+@pytest.mark.parametrize(
+    ("file", "parameter", "known"),
+    [("3_infocse", "beir_tasks", BEIR_TASKS), ("4_msse", "mteb_tasks", FIGURE_5_TASKS)],
+)
+def test_the_papers_lists_are_parameter_files(file, parameter, known):
+    values = yaml.safe_load((paths.root() / f"params/paper/{file}.yaml").read_text(encoding="utf8"))
+    assert values[parameter] == list(known)
 
 
 def test_without_a_network_one_sentence_says_so():

@@ -22,6 +22,7 @@ def style():
 
 
 HISTORY = pd.DataFrame({"step": range(9), "loss": [np.nan, *range(8, 0, -1)], "dev": [1.0, np.nan] * 4 + [2.0], "alignment": 0.1, "uniformity": -1.0})  # fmt: skip
+NEAR = pd.DataFrame({"encoder": list("aabb"), "x": range(4), "y": range(4), "text": ["one", "two"] * 2, "rank": [1.0, np.nan, 1.0, 2.0]})  # fmt: skip
 PATHS = pd.DataFrame({"variant": list("aabb"), "step": [0, 10] * 2, "alignment": [0.1, 0.2, 0.1, 0.3], "uniformity": [-1.0, -2, -1, -3]})  # fmt: skip
 SWEEP = pd.DataFrame({"rate": [0.1, 0.1, 0.2, 0.2], "seed": [1, 2] * 2, "value": [50.0, 52, 60, 61]})
 PRETRAINING = pd.DataFrame({"run": list("aabb"), "step": [0, 1] * 2, "mlm": [np.nan, 6.0] * 2, "dev": [50.0, 60, 51, 55]})  # fmt: skip
@@ -70,6 +71,7 @@ DRAWN = {
     "clusters": lambda: figures.clusters(
         pd.DataFrame({"encoder": ["a"] * 4, "x": range(4), "y": range(4), "label": list("uuvv")}), title="t"
     ),
+    "neighbours": lambda: figures.neighbours(NEAR, title="t"),
     "few": lambda: figures.few_shot(pd.DataFrame({"sentences": [10, 10, 100], "seed": [0, 1, 0], "value": [1.0, 2, 3]}), untuned=1.5),
 }  # fmt: skip
 
@@ -84,6 +86,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
     assert written[0] == written[1]
     if kind not in (
         "clusters",
+        "neighbours",
         "attention",
         "joint",
         "pairs",
@@ -158,6 +161,13 @@ def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     assert places[(0, 1, 2)] == colours["u"] and places[(3, 4)] == colours["v"]
     assert places[(5,)] == "0.6"  # more clusters than labels
     assert places[(1.0,)] == colours["u"] and (above.get_ylabel(), below.get_ylabel())[0] == "labels"
+
+
+def test_neighbours_are_numbered_and_named_below_the_map():
+    first, second = figures.neighbours(NEAR, title="t").axes
+    assert (first.get_xlabel(), second.get_xlabel()) == ("1. one", "1. one\n2. two")
+    assert [text.get_text() for text in second.texts] == ["1", "2"]
+    assert [len(line.get_xdata()) for line in first.lines] == [2, 1]
 
 
 def test_seeds_of_two_methods_are_joined_and_floors_drawn():

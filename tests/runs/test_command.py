@@ -27,7 +27,11 @@ def test_one_run(file, capsys):
     assert '"steps": 2' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", sorted(DEMO.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(DEMO.glob("*.yaml")) if "\nmethod:" in path.read_text()],
+    ids=lambda path: path.stem,
+)
 def test_a_parameter_file_trains_its_method(path):
     methods = {
         "0": "simcse",

@@ -312,6 +312,7 @@ def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
     without_runs = Plan("demo")
     without_runs.sts(["demo"], config.data_folder(), encoders=1)
     known = without_runs.score(untuned, backbone="a public one")
+    assert without_runs.table().empty and without_runs.state().empty
     assert known.value.tolist() == rows.value.tolist() and len(counted) == 4
     assert [*known.backbone.unique(), *known.profile.unique()] == ["a public one", "demo"]
 

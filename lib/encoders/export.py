@@ -1,0 +1,115 @@
+"""Encoders in sentence-transformers: what that package has no module of its own for is one module there.
+
+An encoder that is read by its [CLS] token or by a mean is saved as modules of that package, and needs nothing from here.
+Sums of encoders, and encoders read at the mask token of a prompt or by the backbone's pooler, name `EncoderModule`.
+The folder brings no code: the class comes from this project, which has to be installed (`pip install -e .`).
+
+    sentence_transformer(folder)                             # any saved encoder; asks for nothing
+    SentenceTransformer(folder, trust_remote_code=True)      # needed since version 6 for classes of another package
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import InputModule
+from torch import Tensor, nn
+
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.sentence_encoder import pad
+
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
+
+
+class EncoderModule(InputModule):
+    """An encoder, or a sum of encoders, as the only module of a SentenceTransformer.
+
+    Each encoder reads the text with its own tokenizer: the features are input_ids and attention_mask [N, L] of the first
+    one, input_ids_2 and attention_mask_2 of the second, and so on; sentence_embedding [N, D] is added.
+    """
+
+    save_in_root = True
+
+    def __init__(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(ensemble.parts(encoder))
+        self.weights = list(getattr(encoder, "weights", [1.0]))
+        self.is_sum = isinstance(encoder, ensemble.EncoderSum)
+
+    @property
+    def encoder(self) -> SentenceEncoder | ensemble.EncoderSum:
+        members = list(self.members)
+        return ensemble.EncoderSum(members, self.weights) if self.is_sum else members[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        """Of the first encoder."""
+        return self.members[0].tokenizer
+
+    @property
+    def max_seq_length(self) -> int:
+        return max(member.max_length for member in self.members)
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        for member in self.members:
+            member.max_length = value
+
+    def get_embedding_dimension(self) -> int:
+        return self.members[0].dimension
+
+    def preprocess(self, inputs: Sequence[str], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
+        """Texts -> the features of all encoders. prompt: text before each of them."""
+        texts = [(prompt or "") + text for text in inputs]
+        features = {}
+        for member, ending in zip(self.members, self._endings(), strict=True):
+            ids, mask = pad(member.tokenize(texts), member.tokenizer.pad_token_id)
+            features |= {f"input_ids{ending}": ids, f"attention_mask{ending}": mask}
+        return features
+
+    def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
+        vectors = [
+            weight * member(features[f"input_ids{ending}"], features[f"attention_mask{ending}"])
+            for weight, member, ending in zip(self.weights, self.members, self._endings(), strict=True)
+        ]
+        features["sentence_embedding"] = torch.stack(vectors).sum(0)
+        return features
+
+    def _endings(self) -> list[str]:
+        return ["", *(f"_{number}" for number in range(2, len(self.members) + 1))]
+
+    def save(self, output_path: str | os.PathLike, *_: Any, **__: Any) -> None:
+        """The encoder's files, beside those that sentence-transformers writes."""
+        self.encoder.write_files(Path(output_path))
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> EncoderModule:
+        """From a folder, or from a model of the hub. options: token, cache_folder, revision and local_files_only count."""
+        folder = Path(model_name_or_path)
+        if not folder.is_dir():
+            known = {name: options.get(name) for name in ("token", "revision")}
+            known |= {
+                "cache_dir": options.get("cache_folder"),
+                "local_files_only": bool(options.get("local_files_only")),
+            }
+            folder = Path(snapshot_download(model_name_or_path, allow_patterns=FILES, **known))
+        return cls(ensemble.load(folder / subfolder, device="cpu"))
+
+
+def sentence_transformer(path_or_id: str | os.PathLike, **options: Any) -> SentenceTransformer:
+    """A saved encoder or sum of encoders as a SentenceTransformer with the same vectors.
+
+    Args:
+        path_or_id: see `ensemble.load`. options: of SentenceTransformer, for example device.
+
+    Raises:
+        EncoderError: see `ensemble.load`.
+    """
+    module = EncoderModule(ensemble.load(path_or_id, device="cpu"))
+    return SentenceTransformer(modules=[module], similarity_fn_name="cosine", **options)

@@ -1,0 +1,105 @@
+"""Encoders in sentence-transformers: the same vectors, and the same scores in mteb."""
+
+import json
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.export import EncoderModule, sentence_transformer
+from lib.encoders.heads import projection_head
+from lib.evaluation.mteb_tasks import Encoder
+
+
+@pytest.fixture
+def total(tiny_bert, tiny_roberta, shake):
+    """A sum of encoders with tokenizers, poolings and lengths of their own."""
+    first = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean")
+    second = SentenceEncoder.from_pretrained(tiny_roberta, max_length=9)
+    return ensemble.EncoderSum([shake(first, 1), shake(second, 2)], [0.3, 0.7])
+
+
+def loaded(folder):
+    """The folder by both ways."""
+    return {
+        "helper": sentence_transformer(folder, device="cpu"),
+        "package": SentenceTransformer(str(folder), trust_remote_code=True, device="cpu"),
+    }
+
+
+def test_a_sum_of_encoders_gives_the_same_vectors_there(total, tmp_path, sentences):
+    total.save(tmp_path / "saved")
+    texts = [*sentences[:20], "a dog " * 40]
+    expected = total.encode(texts)
+    for model in loaded(tmp_path / "saved").values():
+        np.testing.assert_allclose(model.encode(texts, batch_size=7), expected, atol=1e-5)
+        assert model.get_embedding_dimension() == 32 and model.similarity_fn_name == "cosine"
+
+
+@pytest.mark.parametrize("pooling", ["mask_prompt", "pooler", "cls"])
+@pytest.mark.parametrize("projected", [False, True])
+def test_a_single_encoder_too(tiny_bert, tmp_path, sentences, pooling, projected):
+    projection = projection_head(32) if projected else None
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, projection=projection).eval()
+    encoder.save(tmp_path / "saved")
+    expected = encoder.encode(sentences[:20])
+    np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
+    for model in loaded(tmp_path / "saved").values():
+        np.testing.assert_allclose(model.encode(sentences[:20]), expected, atol=1e-5)
+
+
+def test_without_permission_the_package_names_our_class(total, tmp_path):
+    """It imports no class of another package unasked; nothing is averaged in its place."""
+    total.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match="lib.encoders.export.EncoderModule.*\n.*trust_remote_code=True"):
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert not list((tmp_path / "saved").rglob("*.py"))
+
+
+def test_what_the_package_saves_loads_here_and_there(total, tmp_path, sentences):
+    expected = total.encode(sentences[:9])
+    model = SentenceTransformer(modules=[EncoderModule(total)], device="cpu")
+    model.save_pretrained(str(tmp_path / "theirs"))
+    assert json.loads((tmp_path / "theirs/modules.json").read_text())[0]["type"] == "lib.encoders.export.EncoderModule"
+    np.testing.assert_allclose(ensemble.load(tmp_path / "theirs").encode(sentences[:9]), expected, atol=1e-6)
+    for model in loaded(tmp_path / "theirs").values():
+        np.testing.assert_allclose(model.encode(sentences[:9]), expected, atol=1e-5)
+
+
+def test_from_the_hub(total, tmp_path, hub, sentences):
+    total.save(tmp_path / "saved")
+    module = EncoderModule.load(hub(tmp_path / "saved", "user/twins"), local_files_only=True)
+    assert module.encoder.weights == [0.3, 0.7]
+    np.testing.assert_allclose(module.encoder.encode(sentences[:3]), total.encode(sentences[:3]), atol=1e-6)
+
+
+def test_the_module_keeps_to_what_the_package_asks(total, sentences):
+    model = SentenceTransformer(modules=[EncoderModule(total)], device="cpu")
+    prompted = model.encode(["dog"], prompt="a small ")
+    np.testing.assert_allclose(prompted, total.encode(["a small dog"]), atol=1e-5)
+    assert model.max_seq_length == 64
+    model.max_seq_length = 5
+    np.testing.assert_allclose(model.encode(sentences[:5]), total.encode(sentences[:5]), atol=1e-5)
+    assert [part.max_length for part in ensemble.parts(total)] == [5, 5]
+    model(model.preprocess(sentences[:3]))["sentence_embedding"].sum().backward()  # it can be trained on there
+    assert all(part.backbone.get_input_embeddings().weight.grad is not None for part in ensemble.parts(total))
+
+
+def test_mteb_gives_it_the_same_score(total, tmp_path, sentences, monkeypatch):
+    """mteb's STS-B with pairs of ours in the place of its data: our adapter, and the exported folder."""
+    import mteb
+    from datasets import Dataset, DatasetDict
+
+    texts = {"sentence1": sentences[:40], "sentence2": sentences[40:80]}
+    scores = [5 * (number % 11) / 10 for number in range(40)]
+    task = mteb.get_task("STSBenchmark")
+    task.dataset, task.data_loaded = DatasetDict({"test": Dataset.from_dict(texts | {"score": scores})}), True
+    monkeypatch.setattr(task, "unload_data", lambda: None)
+    total.save(tmp_path / "saved")
+    found = {
+        name: mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0].get_score()
+        for name, model in ({"ours": Encoder(total.encode)} | loaded(tmp_path / "saved")).items()
+    }
+    assert found["ours"] != 0
+    assert found == pytest.approx(dict.fromkeys(found, found["ours"]), abs=1e-4)
