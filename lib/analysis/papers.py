@@ -93,34 +93,6 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def compare(
-    measured: pd.DataFrame, published: dict[str, float], *, spread: dict[str, float] | None = None
-) -> pd.DataFrame:
-    """Measured against published, one row per task.
-
-    Args:
-        measured: result rows (task, value, seed) of one method, profile, protocol and aggregation.
-        published: task -> the paper's value.
-        spread: task -> standard deviation over seeds of an independent replication; without it, the measured one.
-
-    Returns:
-        paper, measured (mean over seeds), std, seeds, difference, and `within 2 std` (True, False, or None where no
-        spread is known), indexed by task.
-
-    Raises:
-        ValueError: several rows for one task and seed.
-    """
-    if measured.duplicated(["task", "seed"]).any():
-        raise ValueError("more than one row per task and seed: filter by split, protocol and aggregation first.")
-    frame = measured.groupby("task").value.agg(measured="mean", std="std", seeds="size")
-    frame.insert(0, "paper", pd.Series(published))
-    frame["difference"] = frame.measured - frame.paper
-    std = pd.Series(spread, dtype=float).reindex(frame.index) if spread else frame["std"]
-    within = (frame.difference.abs() <= 2 * std).astype(object)
-    frame["within 2 std"] = within.where(std.notna() & frame.paper.notna(), None)
-    return frame.reindex([task for task in published if task in frame.index])
-
-
 def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] = ("seed",)) -> pd.Series:
     """`value` of each row minus that of the method `over` in the row with the same `paired` columns.
 
@@ -145,14 +117,3 @@ def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] 
     columns |= {"95 % low": gain - half, "95 % high": gain + half}
     columns |= {"smallest gain": gained.gain.min(), "largest gain": gained.gain.max(), "seeds": gained.size()}
     return pd.DataFrame(columns)
-
-
-def seed_statistics(values: pd.Series | np.ndarray, *, draws: int = 10_000, seed: int = 0) -> dict[str, float]:
-    """mean, std, min, max, n, and the 95 % bootstrap interval of the mean over seeds (percentile method)."""
-    values = np.asarray(values, dtype=float)
-    random = np.random.default_rng(seed)
-    means = values[random.integers(len(values), size=(draws, len(values)))].mean(1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    std = values.std(ddof=1) if len(values) > 1 else float("nan")
-    extremes = {"min": values.min(), "max": values.max()}
-    return {"mean": values.mean(), "std": std} | extremes | {"n": len(values), "low": low, "high": high}

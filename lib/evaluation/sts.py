@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,28 @@ def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def cosines_by_gold(vectors: Mapping[str, np.ndarray], gold: np.ndarray) -> pd.DataFrame:
+    """The cosine of every pair with the group of its gold score (SimCSE, Figure G.1; JTCSE, Figure 5).
+
+    Args:
+        vectors: encoder -> [2n, D], the first sentences, then the second. gold: [n], 0 to 5.
+
+    Returns:
+        encoder, group ("3-4", below it the number of pairs; in rising order), cosine.
+    """
+    places = np.clip(np.ceil(gold) - 1, 0, SCALE[1] - 1).astype(int)  # (3, 4] is group 3, and 0 belongs to the first
+    names = [
+        f"{low}-{low + 1}\n{count} pairs" for low, count in enumerate(np.bincount(places, minlength=int(SCALE[1])))
+    ]
+    order = np.argsort(places, kind="stable")
+    groups = [names[place] for place in places[order]]
+    frames = [
+        pd.DataFrame({"encoder": name, "group": groups, "cosine": cosine(*np.split(x, 2))[order]})
+        for name, x in vectors.items()
+    ]
+    return pd.concat(frames, ignore_index=True)
 
 
 def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:

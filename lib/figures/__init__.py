@@ -12,7 +12,6 @@ from lib.figures.curves import (
     pretraining_curves,
     seed_bands,
     seed_spread,
-    sweep,
     training_curves,
 )
 from lib.figures.geometry import (
@@ -34,5 +33,5 @@ __all__ = [
     "ALIGNMENT_UNIFORMITY", "CYCLE", "METHODS", "attention_maps", "averages", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_plane", "geometry_scatter", "intervals", "joint_histograms", "lines", "loss_terms", "modulus_surface",
     "neighbours", "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
-    "sentence_similarity", "singular_spectrum", "sweep", "token_panels", "token_shares", "token_similarity", "training_curves",
+    "sentence_similarity", "singular_spectrum", "token_panels", "token_shares", "token_similarity", "training_curves",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, backbone_panels, colour, widen
 
+FEW = 5  # seeds; fewer are drawn one by one: a range or a band of them would say too little
 _MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
 
 
@@ -73,28 +74,6 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = Fa
     return fig
 
 
-def sweep(frame: pd.DataFrame, x: str, *, label: str, title: str, reference: pd.DataFrame | None = None) -> Figure:
-    """A score over the values of one hyper-parameter: mean over seeds with the range of the seeds as bars.
-
-    frame: x, seed, value. reference: x, value of the paper, in a panel of its own (other model, other data).
-    """
-    groups = frame.groupby(x, sort=False).value.agg(["mean", "min", "max"])
-    seeds = frame.seed.nunique()
-    shown = {f"measured, {seeds} seed{'s' * (seeds > 1)}": groups.index}
-    if reference is not None:
-        shown["paper, BERT-base"] = reference[x]
-    fig, axes = plt.subplots(1, len(shown), figsize=(1 + 3.6 * len(shown), 2.9), squeeze=False)
-    bars = [groups["mean"] - groups["min"], groups["max"] - groups["mean"]]
-    axes[0, 0].errorbar(range(len(groups)), groups["mean"], yerr=bars, color=colour("SimCSE"), marker="s", capsize=3)
-    if reference is not None:
-        axes[0, 1].plot(range(len(reference)), reference.value, color="0.4", marker="o", ls="--")
-    for ax, (source, values) in zip(axes[0], shown.items(), strict=True):
-        ax.set(title=f"{title}, {source}", xlabel=label, ylabel="dev, Spearman x 100")
-        ax.set_xticks(range(len(values)), [f"{v:g}" if isinstance(v, float) else str(v) for v in values])
-        widen(ax)
-    return fig
-
-
 def few_shot(
     frame: pd.DataFrame,
     *,
@@ -106,28 +85,29 @@ def few_shot(
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
     frame: sentences, value (one row per subset). With a column method there is a line per method, and several methods
-    have their ranges as bars side by side instead of a band. With a column std (published values, one row per size)
-    the range is mean ± std. With a column backbone there is a panel for each. untuned: score before training, drawn as
-    a line. floors: name, value and perhaps backbone, drawn as lines with their names.
+    have their ranges as bars side by side instead of a band; with fewer than FEW subsets each is a dot instead. With a
+    column std (published values, one row per size) the range is mean ± std. With a column backbone there is a panel for
+    each. untuned: score before training, drawn as a line. floors: name, value and perhaps backbone, drawn as lines with
+    their names.
     """
-    backbones = list(frame.backbone.unique()) if "backbone" in frame else [""]
+    backbones, spreads = list(frame.backbone.unique()) if "backbone" in frame else [""], []
     fig, axes = plt.subplots(1, len(backbones), figsize=(2.0 + 3.4 * len(backbones), 3.4), squeeze=False)
     for ax, backbone in zip(axes[0], backbones, strict=True):
         part = frame[frame.backbone == backbone] if "backbone" in frame else frame
-        several = _few_shot_panel(ax, part, untuned)
+        spreads.append(_few_shot_panel(ax, part, untuned))
         _draw_floors(ax, floors, backbone)
         widen(ax)
         ax.set_title(", ".join(filter(None, (title, backbone))))
     axes[0, 0].set_ylabel(ylabel)
-    shown = ("bars: " if several else "band: ") + ("± std" if "std" in frame else "range over the subsets")
-    ax.legend(title=shown, title_fontsize=9, **OUTSIDE)
+    ax.legend(title="\n".join(dict.fromkeys(spreads)), title_fontsize=9, **OUTSIDE)
     return fig
 
 
-def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> bool:
-    """One panel of `few_shot`; whether it has several methods."""
+def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> str:
+    """One panel of `few_shot`; what it shows beside the means."""
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
+    is_few = "std" not in frame and frame.groupby(["method", "sentences"]).size().min() < FEW
     if "std" in frame:
         ends = (frame.value + sign * frame["std"].fillna(0) for sign in (-1, 1))
         frame = pd.concat(frame.assign(value=end) for end in ends)
@@ -137,7 +117,10 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> boo
         places = groups.index * 1.06 ** (i - (methods - 1) / 2)
         label, marker = method if methods > 1 else "mean over subsets", _MARKERS.get(method, "o")
         ax.plot(places, groups["mean"], color=colour(method), marker=marker, ms=5, label=label)
-        if methods > 1:
+        if is_few:
+            dots = part.sentences * 1.06 ** (i - (methods - 1) / 2)
+            ax.plot(dots, part.value, ls="", marker=marker, ms=3, color=colour(method), alpha=0.5, mew=0)
+        elif methods > 1:
             ax.vlines(places, groups["min"], groups["max"], color=colour(method), lw=1.5)
         else:
             ax.fill_between(places, groups["min"], groups["max"], color=colour(method), alpha=0.15, lw=0)
@@ -150,7 +133,8 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> boo
         ax.set_xlim(sizes[0] / 2, sizes[0] * 2)
     ax.minorticks_off()
     widen(ax)
-    return methods > 1
+    spread = "± std" if "std" in frame else "range over the subsets"
+    return "small dots: each subset" if is_few else f"{'bars' if methods > 1 else 'band'}: {spread}"
 
 
 def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None = None) -> Figure:
@@ -250,7 +234,8 @@ ALIGNMENT_UNIFORMITY = {"alignment": "Alignment (lower is better)", "uniformity"
 
 def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = ()) -> Figure:
     """Quantities over the steps: a panel for each, a line through the mean of the seeds and a band from the smallest to
-    the largest for every method; with a column backbone, a row of panels for each.
+    the largest for every method (with fewer than FEW seeds a thin line for each); with a column backbone, a row of
+    panels for each.
 
     frame: method, seed, step, a column per quantity. quantities: column -> title of its panels, with the unit.
     logarithmic: columns on a logarithmic axis, with geometric means and a line at 1.
@@ -269,7 +254,11 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
                 shade = METHODS.get(method, look["color"])
                 style = {"color": shade, "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
                 ax.plot(band.index, band["mean"], **style, label=method)
-                ax.fill_between(band.index, band["min"], band["max"], color=shade, alpha=0.15, lw=0)
+                if values.seed.nunique() >= FEW:
+                    ax.fill_between(band.index, band["min"], band["max"], color=shade, alpha=0.15, lw=0)
+                else:
+                    for _, one in values.groupby("seed"):
+                        ax.plot(one.step, one[quantity], color=shade, marker="", lw=0.7, alpha=0.6)
             if quantity in logarithmic:
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)

@@ -13,28 +13,29 @@ from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from lib.figures.attention import token_panels
-from lib.figures.style import COLOURS, CYCLE, METHODS, SCORE, colour, panels
+from lib.figures.style import CYCLE, METHODS, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, panels
 
 _AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
 
 
 def geometry_paths(frame: pd.DataFrame) -> Figure:
-    """Alignment against uniformity, one path per variant from its first to its last measured step (SimCSE Fig. 2).
+    """Alignment against uniformity, one path per method from its first to its last measured step (SimCSE Fig. 2).
 
-    frame: variant, step, alignment, uniformity. The large symbol is the last step.
+    frame: method, step, alignment, uniformity; with a column backbone, each has a panel. The large symbol is the last
+    step.
     """
-    fig, ax = plt.subplots(figsize=(6, 4), subplot_kw={"prop_cycle": CYCLE})
-    free_colours = (c for c in COLOURS if c != colour("SimCSE"))
-    for variant, path in frame.groupby("variant", sort=False):
-        path = path.sort_values("step")
-        shade = METHODS.get(variant) or next(free_colours)
-        (line,) = ax.plot(path.uniformity, path.alignment, color=shade, ls="-", lw=1, ms=3.5)
-        last = path.iloc[-1]
-        ax.plot(last.uniformity, last.alignment, color=shade, marker=line.get_marker(), ms=9, ls="", label=variant)
-    start, end = frame.sort_values("step").iloc[0], frame.step.max()
-    ax.plot(start.uniformity, start.alignment, "o", ms=10, mfc="none", mec="k", label="before training")
-    ax.set(**_AXES, title=f"Where {end:.0f} steps of training move the embeddings")
-    ax.legend()
+    fig, backbones = backbone_panels(frame, width=5.0, height=4.0)
+    others = [name for name in frame.method.unique() if name not in METHODS]
+    shades = METHODS | dict(zip(others, OTHERS, strict=False))
+    for ax, backbone, rows in backbones:
+        for method, path in rows.sort_values("step", kind="stable").groupby("method", sort=False):
+            (line,) = ax.plot(path.uniformity, path.alignment, color=shades[method], ls="-", lw=1, ms=3.5)
+            look = {"color": line.get_color(), "marker": line.get_marker(), "ms": 9, "ls": "", "label": method}
+            ax.plot(path.uniformity.iloc[-1], path.alignment.iloc[-1], **look)
+        start = rows.sort_values("step").iloc[0]
+        ax.plot(start.uniformity, start.alignment, "o", ms=10, mfc="none", mec="k", label="before training")
+        ax.set(**_AXES, title=", ".join(filter(None, (backbone, f"{rows.step.max():.0f} steps"))))
+    ax.legend(**OUTSIDE)
     return fig
 
 
@@ -133,7 +134,7 @@ def singular_spectrum(frame: pd.DataFrame) -> Figure:
     """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
     fig, ax = plt.subplots(figsize=(5, 3.2), subplot_kw={"prop_cycle": CYCLE})
     for encoder, part in frame.groupby("encoder", sort=False):
-        ax.plot(part["index"], part.value, marker="", label=encoder)
+        ax.plot(part["index"], part.value, marker="", label=encoder, color=colour(encoder))
     ax.set(xlabel="index of the singular value", ylabel="relative to the largest", yscale="log", ylim=(1e-3, 1.2))
     ax.set_title("Spectrum of the embedding matrix (flatter is more uniform)")
     ax.legend()

@@ -19,6 +19,7 @@ METHODS = {
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "TNCSE": COLOURS[1], "JTCSE": "#59338c",
     "SimCSE + 3R": COLOURS[5],
 }  # fmt: skip
+OTHERS = ("#2b2b2b", "#a3a300", "#e7298a", COLOURS[6], COLOURS[8])  # no method's: for what is none
 # For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
 CYCLE = plt.cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
 OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 9}  # a legend to the right of its axes

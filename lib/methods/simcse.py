@@ -22,6 +22,18 @@ PROJECTIONS = {  # what the losses read the embeddings through
     "bn_mlp": "two layers with batch norm, in training only (DiffCSE, InfoCSE)",
 }
 
+VIEWS = {  # what makes the second view in Figure 2
+    "SimCSE": {},
+    "no dropout": {"dropout": 0.0},
+    "identical masks": {"dropout_masks": "identical"},
+    "delete one word": {"augmentation": "delete_one_word"},
+}
+ROWS = {  # of tables that vary one parameter: those that change another one
+    "Table 6, projection": {"first-last avg.": {"pooling": "first_last_mean", "projection": "none"}},
+    "Table 3, dropout": {"fixed 0.1": {"dropout_masks": "identical"}},
+    "Table 1, augmentation": {"delete one word, w/o dropout": {"augmentation": "delete_one_word", "dropout": 0.0}},
+}
+
 
 @dataclass(frozen=True)
 class SimCSEArguments:

@@ -56,17 +56,37 @@ class Made:
 
 
 @dataclass(frozen=True, eq=False)
+class Best:
+    """The value that a parameter of RunConfig has in the run with the best dev score, the first of equal ones.
+
+    trials: that differ in it. Until they are trained, the first one's value stands in (also in expected times).
+    """
+
+    parameter: str
+    trials: Sequence[PlannedRun]
+
+    @property
+    def stand_in(self) -> Any:
+        return getattr(self.trials[0].config, self.parameter)
+
+    def value(self, finished: Sequence[Run]) -> Any:
+        """finished: the trials, in their order."""
+        best = max(range(len(finished)), key=lambda i: finished[i].metrics["dev"])
+        return getattr(self.trials[best].config, self.parameter)
+
+
+@dataclass(frozen=True, eq=False)
 class PlannedRun:
     """One run of a plan.
 
-    labels: what names it in its group. config: the run, with a stand-in for every encoder that the plan makes first.
-    starts: parameter or argument -> the planned run, or Made, whose encoder it takes.
+    labels: what names it in its group. config: the run, with a stand-in for all that the plan makes or chooses first.
+    starts: parameter or argument -> the planned run, or Made, whose encoder it takes, or Best, which gives its value.
     """
 
     group: str
     labels: Mapping[str, Any]
     config: RunConfig
-    starts: Mapping[str, PlannedRun | Made] = field(default_factory=dict)
+    starts: Mapping[str, PlannedRun | Made | Best] = field(default_factory=dict)
 
     @property
     def stand_in(self) -> str:
@@ -122,13 +142,19 @@ class Plan:
     # --- Declaring ---
 
     def run(
-        self, group: str, config: RunConfig, *, starts: Mapping[str, PlannedRun | Made] | None = None, **labels: Any
+        self,
+        group: str,
+        config: RunConfig,
+        *,
+        starts: Mapping[str, PlannedRun | Made | Best] | None = None,
+        **labels: Any,
     ) -> PlannedRun:
         """Add one run.
 
         Args:
             labels: columns of the group's table; seed where nothing is given.
-            starts: parameter or argument (backbone, teacher, ...) -> what makes the encoder that it names.
+            starts: parameter or argument (backbone, teacher, ...) -> what makes the encoder that it names, or chooses
+                its value.
 
         Raises:
             ConfigError: the group has a run of this name, or this very run, already.
@@ -149,18 +175,19 @@ class Plan:
         config: RunConfig,
         values: Mapping[str, Sequence[Any]],
         *,
-        starts: Mapping[str, PlannedRun | Made] | None = None,
+        starts: Mapping[str, PlannedRun | Made | Best] | None = None,
         **labels: Any,
     ) -> list[PlannedRun]:
-        """Add one run for every combination of values: parameter or method argument -> values.
+        """Add one run for every combination of values: parameter or method argument -> values; none without parameters.
 
         Raises:
-            ConfigError: nothing to combine, a wrong value, or a value twice.
+            ConfigError: an empty list, a wrong value, or a value twice.
         """
+        self._groups.setdefault(group, [])
         if empty := [name for name, several in values.items() if not len(several)]:
             raise ConfigError(f"{group}: the list of values for {empty[0]} is empty; give at least one.")
         planned = []
-        for chosen in itertools.product(*values.values()):
+        for chosen in itertools.product(*values.values()) if values else ():
             varied = dict(zip(values, chosen, strict=True))
             try:
                 changed = config.replace(**varied)
@@ -176,14 +203,15 @@ class Plan:
         changes: Mapping[str, Mapping[str, Any]],
         seeds: Sequence[int],
         *,
-        starts: Mapping[str, PlannedRun | Made] | None = None,
+        starts: Mapping[str, PlannedRun | Made | Best] | None = None,
         distinct: bool = False,
         **labels: Any,
     ) -> list[PlannedRun]:
         """Add one run for every named change of the configuration and every seed, which draws the sentences too.
 
         Args:
-            changes: name, which becomes the label `method` -> parameters and arguments that differ from config's.
+            changes: name, which becomes the label `method` -> parameters and arguments that differ from config's. Without
+                any the group has no run: a sweep that a profile leaves out.
             starts: see `run`.
             distinct: leave out changes that come to the same as an earlier one, in place of refusing them: switches to
                 what the parameters say already.
@@ -191,8 +219,9 @@ class Plan:
         Raises:
             ConfigError: see `grid`.
         """
-        if not len(seeds):
+        if changes and not len(seeds):
             raise ConfigError(f"{group}: the list of seeds is empty; give at least one.")
+        self._groups.setdefault(group, [])
         planned, earlier = [], set()
         for name, change in changes.items():
             same = []
@@ -217,18 +246,22 @@ class Plan:
         seeds: Sequence[int],
         *,
         spelt: str = "{}",
+        also: Mapping[str, Mapping[str, Any]] | None = None,
         **how: Any,
     ) -> list[PlannedRun]:
         """Add one run for every value of a parameter or argument, and every seed, which draws the sentences too.
 
         Args:
-            values: repeated ones count once; numbers are sorted. spelt: the label `method` of a value.
+            values: repeated ones count once; numbers are sorted; without any the group has no run. spelt: the label
+                `method` of a value. also: changes (see `variants`) that stand in the same table.
             how: see `variants`.
         """
         values = list(dict.fromkeys(values))
         if all(isinstance(value, int | float) for value in values):
             values = sorted(values)
         changes = {spelt.format(value): {parameter: value} for value in values}
+        if changes:
+            changes |= also or {}
         return self.variants(group, config, changes, seeds, **how)
 
     def rates(
@@ -440,7 +473,8 @@ class Plan:
         """The runs of a group, trained now or found.
 
         Returns:
-            One row per run: its labels, seed, steps, dev, best_step, run_id, and the Run itself in column `run`.
+            One row per run: its labels, seed, steps, dev, best_step, run_id, and the Run itself in column `run`; empty
+            where the group has none.
 
         Raises:
             ConfigError: the plan has no such group.
@@ -454,7 +488,7 @@ class Plan:
             rows.append(
                 {"seed": planned.config.seed} | dict(planned.labels) | done.metrics | {"run_id": done.id, "run": done}
             )
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=None if rows else ["method", "seed", "dev", "run"])
 
     def score(self, encoder: Run | SentenceEncoder | ensemble.EncoderSum, **labels: Any) -> pd.DataFrame:
         """Result rows (ROW_COLUMNS) of the tasks of `sts` for a run or an encoder: see `lib.runs.scoring.Scores`.
@@ -487,7 +521,7 @@ class Plan:
 
         Rows that were published before and not measured again stay. See `lib.runs.publish`.
         """
-        if self.publishes:
+        if self.publishes and len(frame):
             store.publish(frame, self.profile, name, note)
 
     # --- Inside ---
@@ -510,17 +544,20 @@ class Plan:
         return self._finished.get(planned)
 
     def _actual(self, planned: PlannedRun, *, make: bool = False) -> RunConfig | None:
-        """The configuration with the encoders that it starts from; None where one is not there and not to be made."""
+        """The configuration with all that it starts from; None where something is not there and not to be made."""
         places = {}
         for name, start in planned.starts.items():
-            if isinstance(start, Made):
+            if isinstance(start, Best):
+                done = [self._do(trial) if make else self._found(trial) for trial in start.trials]
+                place = None if None in done else start.value(done)
+            elif isinstance(start, Made):
                 place = start.make() if make or start.is_made() else None
             else:
                 done = self._do(start) if make else self._found(start)
                 place = done and done.folder / "encoder"
             if place is None:
                 return None
-            places[name] = str(place)
+            places[name] = str(place) if isinstance(place, Path) else place
         return planned.config.replace(**places) if places else planned.config
 
     def _do(self, planned: PlannedRun) -> Run:

@@ -160,7 +160,7 @@ def dev_rows(done: pd.DataFrame, **labels: Any) -> pd.DataFrame:
         task = run.config.dev_task
         row = [task, "dev", protocol(task, "dev"), "all", "spearman", run.metrics["dev"]]
         rows.append(label_rows(pd.DataFrame([row], columns=RESULT_COLUMNS), run.labels, **labels | columns))
-    return pd.concat(rows, ignore_index=True)
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=ROW_COLUMNS)
 
 
 def histories(done: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from pandas.io.formats.style import Styler
 
 from lib.analysis.papers import gain_table
 from lib.data.labelled import LabelledTexts
+from lib.data.sts import STS_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation.clustering import evaluate_clustering
 from lib.runs import store
@@ -82,9 +83,11 @@ def beyond(
         for encoder, name, seed in asked
         for kind, table in kinds.items()
     ]
-    frame = pd.concat([rows for rows in frames if len(rows)] or frames[:1]).astype({"seed": str})
-    if len(frame):
-        plan.publish(frame, paper, note)
+    found = [rows for rows in frames if len(rows)]
+    if not found:
+        return pd.DataFrame(columns=store.ROW_COLUMNS)
+    frame = pd.concat(found).astype({"seed": str})
+    plan.publish(frame, paper, note)
     return frame
 
 
@@ -95,7 +98,7 @@ def with_published(rows: pd.DataFrame, paper: str, tables: str) -> pd.DataFrame:
         rows: result rows. tables: regular expression of the names of the published tables, from their beginning.
     """
     known = store.published("small", paper)
-    both = pd.concat([known[known.table.str.match(tables)], rows])
+    both = pd.concat([known[known.table.str.match(tables)], rows]).astype({"value": float})  # either may be empty
     return both.drop_duplicates([name for name in store.ROW_COLUMNS if name not in ("value", "run_id")])
 
 
@@ -175,6 +178,22 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> 
     return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
+def by_task(rows: pd.DataFrame, above: Mapping[str, pd.DataFrame], *, caption: str) -> Styler:
+    """Mean over the seeds of every STS task, by encoder and method, with the deviation of the average.
+
+    Args:
+        rows: result rows of test pairs; aggregation all counts. above: name -> published rows with the same columns.
+    """
+    rows, tasks = rows.query("split == 'test' and aggregation == 'all'"), [*STS_TASKS, "Avg."]
+    blocks = dict(above)
+    for (profile, backbone), part in rows.groupby(["profile", "backbone"]):
+        means = part.pivot_table(index="method", columns="task", values="value", sort=False)
+        average = part[part.task == "Avg."].groupby("method").value
+        blocks[f"{profile}, {backbone}"] = means.assign(std=average.std(), seeds=average.size())
+    table = pd.concat(blocks).reindex(columns=[*tasks, "std", "seeds"])
+    return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", "seeds", "").set_caption(caption)
+
+
 def measured(plan: Plan, here: pd.DataFrame, name: str, note: str, table: str = "") -> tuple[pd.DataFrame, str]:
     """Publish rows of this run, and return what figures show: the rows of profile small, or these where there are none.
 
@@ -224,7 +243,7 @@ def history(
         frame = frame.dropna(subset=list(quantities)).melt("step", list(quantities), "quantity")
         labels = {"table": table, "backbone": row.run.labels["backbone"], "method": row.method, "seed": str(row.seed)}
         frames.append(frame.assign(**labels, run_id=row.run.id, value=100 * frame.value))
-    here = pd.concat(frames, ignore_index=True)[HISTORY_COLUMNS]
+    here = pd.concat(frames, ignore_index=True)[HISTORY_COLUMNS] if frames else pd.DataFrame(columns=HISTORY_COLUMNS)
     frame, source = measured(plan, here, f"{paper}_{name}", note, shown)
     keys = ["table", "backbone", "method", "seed", "step"]
     frame = frame.pivot_table(index=keys, columns="quantity", values="value", sort=False).div(100).reset_index()
@@ -297,11 +316,15 @@ def clusters(
     return scored.style.format(precision=1, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
-def geometry(plan: Plan, done: pd.DataFrame, *, paper: str, table: str) -> tuple[pd.DataFrame, str]:
-    """Alignment and uniformity on the dev pairs at every dev evaluation: see `history`."""
+def geometry(plan: Plan, done: pd.DataFrame, *, paper: str, table: str, figure: str = "") -> tuple[pd.DataFrame, str]:
+    """Alignment and uniformity on the dev pairs at every dev evaluation: see `history`.
+
+    figure: of the paper, in front of the table's name where a notebook has several such tables.
+    """
     note = "Alignment and uniformity on the dev pairs at every dev evaluation, x 100."
-    quantities = ["alignment", "uniformity"]
-    return history(plan, done, quantities, paper=paper, name="geometry", table=table, note=note)
+    names = [f"{figure}, {name}" if figure else name for name in (table, "10,000 sentences")]
+    about = {"paper": paper, "name": "geometry", "note": note, "table": names[0], "shown": names[1]}
+    return history(plan, done, ["alignment", "uniformity"], **about)
 
 
 def cluster_map(
@@ -337,14 +360,15 @@ def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, no
         groups: table -> what `Plan.runs` gives, with a column method.
 
     Returns:
-        Rows by table and method; a column for each encoder of profile small, and one for this run. Mean over the seeds.
+        Rows by table and method; a column for each encoder of profile small, and one for this run where it has runs.
+        Mean over the seeds.
     """
     done = pd.concat([frame.assign(table=table) for table, frame in groups.items()])
     here = store.dev_rows(done, paper=paper)
     plan.publish(here, f"{paper}_dev", note)
     known = store.published("small", f"{paper}_dev")
     known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
-    both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")])
+    both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")]).astype({"value": float})
     table = both.pivot_table(index=["table", "method"], columns="where", values="value", sort=False)
     order = dict.fromkeys(
         [*zip(done.table, done.method, strict=True), *table.index]
@@ -354,14 +378,13 @@ def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, no
 
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler:
-    """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows that are all
-    numbers are sorted by them."""
+    """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
+    come first, sorted."""
     one = table.loc[name].dropna(axis=1, how="all")
     if paper is not None:
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
-    if numbers.notna().all():
-        one = one.iloc[numbers.argsort()]
+    one = one.iloc[np.argsort(numbers, kind="stable")]
     return one.style.format(precision=DECIMALS, na_rep="").set_caption(caption)
 
 

@@ -56,23 +56,6 @@ def test_an_unknown_name_is_answered_with_what_there_is():
         papers.table("simcse", "Table 99")
 
 
-def test_compare():
-    measured = pd.DataFrame({"task": ["a", "a", "b"], "seed": [1, 2, 1], "value": [70.0, 72.0, 50.0]})
-    frame = papers.compare(measured, {"a": 75.0, "b": 50.0})
-    assert frame.loc["a", ["paper", "measured", "seeds", "difference"]].tolist() == [75.0, 71.0, 2, -4.0]
-    assert frame.loc["a", "std"] == pytest.approx(2**0.5)
-    assert not frame.loc["a", "within 2 std"] and frame.loc["b", "within 2 std"] is None
-    assert papers.compare(measured, {"a": 75.0}, spread={"a": 2.0}).loc["a", "within 2 std"]
-    with pytest.raises(ValueError, match="one row per task and seed"):
-        papers.compare(pd.concat([measured, measured]), {"a": 1.0})
-
-
-def test_seed_statistics():
-    statistics = papers.seed_statistics([1.0, 2.0, 3.0, 4.0])
-    assert [statistics[name] for name in ("mean", "min", "max", "n")] == [2.5, 1.0, 4.0, 4]
-    assert 1.0 <= statistics["low"] < 2.5 < statistics["high"] <= 4.0
-
-
 def test_a_cell_with_a_deviation_is_two_columns():
     table = papers.table("micse", "Table 3").set_index(["method", "column"])
     assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]

@@ -23,7 +23,7 @@ def style():
 
 HISTORY = pd.DataFrame({"step": range(9), "loss": [np.nan, *range(8, 0, -1)], "dev": [1.0, np.nan] * 4 + [2.0], "alignment": 0.1, "uniformity": -1.0})  # fmt: skip
 NEAR = pd.DataFrame({"encoder": list("aabb"), "x": range(4), "y": range(4), "text": ["one", "two"] * 2, "rank": [1.0, np.nan, 1.0, 2.0]})  # fmt: skip
-PATHS = pd.DataFrame({"variant": list("aabb"), "step": [0, 10] * 2, "alignment": [0.1, 0.2, 0.1, 0.3], "uniformity": [-1.0, -2, -1, -3]})  # fmt: skip
+PATHS = pd.DataFrame({"method": list("aabb"), "step": [0, 10] * 2, "alignment": [0.1, 0.2, 0.1, 0.3], "uniformity": [-1.0, -2, -1, -3]})  # fmt: skip
 SWEEP = pd.DataFrame({"rate": [0.1, 0.1, 0.2, 0.2], "seed": [1, 2] * 2, "value": [50.0, 52, 60, 61]})
 PRETRAINING = pd.DataFrame({"run": list("aabb"), "step": [0, 1] * 2, "mlm": [np.nan, 6.0] * 2, "dev": [50.0, 60, 51, 55]})  # fmt: skip
 MAPS = pd.DataFrame([(name, layer, q, k, 0.5) for name in "ab" for layer in (1, 2) for q in (0, 1) for k in (0, 1)], columns=["encoder", "layer", "query", "key", "value"])  # fmt: skip
@@ -62,8 +62,7 @@ DRAWN = {
     "attention": lambda: figures.attention_maps(MAPS, ["[CLS]", "x"]),
     "training": lambda: figures.training_curves(HISTORY),
     "paths": lambda: figures.geometry_paths(PATHS),
-    "scatter": lambda: figures.geometry_scatter(PATHS.rename(columns={"variant": "encoder", "step": "score"})),
-    "sweep": lambda: figures.sweep(SWEEP, "rate", label="rate", title="t", reference=SWEEP[["rate", "value"]]),
+    "scatter": lambda: figures.geometry_scatter(PATHS.rename(columns={"method": "encoder", "step": "score"})),
     "density": lambda: figures.cosine_density(
         pd.DataFrame({"encoder": ["a"] * 20, "group": ["x", "y"] * 10, "cosine": np.linspace(0, 1, 20)})
     ),
@@ -119,11 +118,13 @@ def test_every_seed_is_a_dot_and_every_floor_a_line_in_its_panel():
     assert [label.get_text().strip() for label in one.get_yticklabels()] == ["g", "h", "SimCSE", "MSSE", "SimCSE"]
 
 
-def test_a_sweep_plots_means_and_ranges():
-    ax = figures.sweep(SWEEP, "rate", label="r", title="t").axes[0]
-    assert ax.containers[0].lines[0].get_ydata().tolist() == [51, 60.5]
-    segments = ax.containers[0].lines[2][0].get_segments()
-    assert [s[:, 1].tolist() for s in segments] == [[50, 52], [60, 61]]
+def test_paths_have_a_panel_for_each_backbone_and_no_methods_colour_where_they_are_none():
+    both = pd.concat([PATHS.assign(backbone="u"), PATHS.replace({"method": {"a": "SimCSE"}}).assign(backbone="v")])
+    axes = figures.geometry_paths(both).axes
+    assert [ax.get_title() for ax in axes] == ["u, 10 steps", "v, 10 steps"]
+    colours = [{line.get_label(): line.get_color() for line in ax.lines} for ax in axes]
+    assert colours[1]["SimCSE"] == figures.colour("SimCSE") and colours[0]["b"] == colours[1]["b"]
+    assert not {colours[0]["a"], colours[0]["b"]} & set(figures.METHODS.values())
 
 
 def test_a_method_keeps_its_colour():
@@ -145,9 +146,9 @@ def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_
     frame = pd.concat([BANDS.assign(backbone="u"), BANDS.assign(backbone="v")])
     axes = figures.seed_bands(frame, {"norm": "gradients", "swap": "nats"}, logarithmic=["norm"]).axes
     assert [ax.get_ylabel() for ax in axes] == ["u", "", "v", ""]
-    first, second = axes[0].lines[:2]
-    assert first.get_ydata() == pytest.approx([10]) and second.get_ydata() == pytest.approx([5])
-    assert axes[1].lines[0].get_ydata() == pytest.approx([2]) and len(axes[1].lines) == 1
+    means = [[line for line in ax.lines if line.get_label() in ("a", "b")] for ax in axes[:2]]
+    assert [line.get_ydata() for line in means[0]] == [pytest.approx([10]), pytest.approx([5])]
+    assert [line.get_ydata() for line in means[1]] == [pytest.approx([2])]
     assert axes[0].get_yscale() == "log" and axes[1].get_yscale() == "linear"
 
 
@@ -212,12 +213,15 @@ def test_a_term_is_drawn_for_the_methods_that_have_it():
     assert [[line.get_label() for line in ax.lines] for ax in axes] == [["SimCSE", "miCSE"], ["miCSE"]]
 
 
+def few_shot_lines(ax):
+    return [line for line in ax.lines if not line.get_label().startswith("_")]
+
+
 def test_few_shot_draws_a_line_per_method_through_the_means():
-    frame = pd.DataFrame(
-        {"method": ["SimCSE"] * 3 + ["SimCSE + AMI"], "sentences": [10, 10, 100, 10], "value": [1.0, 3, 5, 9]}
-    )
-    ax = figures.few_shot(frame).axes[0]
-    lines, bars = ax.lines, [bar.vertices for bars in ax.collections for bar in bars.get_paths()]
+    several = {"SimCSE": {10: [1.0, 3, 2, 2, 2], 100: [5.0] * 5}, "SimCSE + AMI": {10: [9.0] * 5}}
+    rows = [(m, n, value) for m, sizes in several.items() for n, values in sizes.items() for value in values]
+    ax = figures.few_shot(pd.DataFrame(rows, columns=["method", "sentences", "value"])).axes[0]
+    lines, bars = few_shot_lines(ax), [bar.vertices for bars in ax.collections for bar in bars.get_paths()]
     assert [line.get_ydata().tolist() for line in lines] == [[2.0, 5.0], [9.0]]
     assert [line.get_label() for line in lines] == ["SimCSE", "SimCSE + AMI"]
     assert len({line.get_color() for line in lines}) == 2
@@ -225,10 +229,21 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
     assert lines[0].get_xdata()[0] == bars[0][0, 0] < lines[1].get_xdata()[0]  # side by side
 
 
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_fewer_than_five_seeds_are_drawn_one_by_one(seeds):
+    values = [float(v) for v in range(seeds)]
+    shots = figures.few_shot(pd.DataFrame({"sentences": 10, "value": values})).axes[0]
+    dots = [line.get_ydata().tolist() for line in shots.lines if line.get_label().startswith("_")]
+    assert dots == ([values] if seeds < 5 else []) and len(shots.collections) == (seeds >= 5)
+    curves = pd.DataFrame({"method": "a", "seed": range(seeds), "step": 1, "norm": values})
+    bands = figures.seed_bands(curves, {"norm": "t"}).axes[0]
+    assert len(bands.lines) == 1 + seeds * (seeds < 5) and len(bands.collections) == (seeds >= 5)
+
+
 def test_methods_with_one_size_stand_close_together():
     frame = pd.DataFrame({"method": ["SimCSE", "miCSE"], "sentences": 1000, "value": [1.0, 2]})
     ax = figures.few_shot(frame).axes[0]
-    assert ax.get_xlim() == (500, 2000) and all(900 < line.get_xdata()[0] < 1100 for line in ax.lines)
+    assert ax.get_xlim() == (500, 2000) and all(900 < line.get_xdata()[0] < 1100 for line in few_shot_lines(ax))
 
 
 def test_published_means_are_drawn_with_their_deviation():
@@ -259,7 +274,7 @@ def test_tables_in_notebooks_have_the_same_text_each_time():
 
 
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
-    fig = DRAWN["sweep"]()
+    fig = DRAWN["scatter"]()
     whole = io.BytesIO()
     fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
     small = notebook._palette_png(fig)

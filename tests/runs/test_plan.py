@@ -13,7 +13,7 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import augment
 from lib.encoders import SentenceEncoder, ensemble
-from lib.runs import Made, Plan, running, scoring, times
+from lib.runs import Best, Made, Plan, running, scoring, times
 from lib.runs import plan as module
 
 
@@ -85,8 +85,9 @@ def test_values_and_rates_are_declared_in_a_line(plan, config):
         (0.1, 1),
         (0.2, 2),
     ]
-    texts = plan.values("pooling", config, "pooling", ["mean", "cls", "mean"], [1])
-    assert [p.labels["method"] for p in texts] == ["mean", "cls"]  # in the order given
+    also = {"none": {"projection": "none"}}
+    texts = plan.values("pooling", config, "pooling", ["mean", "cls", "mean"], [1], also=also)
+    assert [p.labels["method"] for p in texts] == ["mean", "cls", "none"]  # in the order given
     methods = {"hot": {"temperature": 0.2}, "plain": {}}
     planned = plan.rates("choice", config, methods, {"hot": [1e-3], "plain": [2e-4, 1e-4]}, [1])
     assert [p.labels["method"] for p in planned] == ["hot, rate 0.001", "plain, rate 0.0001", "plain, rate 0.0002"]
@@ -277,6 +278,41 @@ def test_a_backbone_that_the_notebook_makes(plan, config, tiny_bert, tmp_path):
     plan.preflight()
     assert plan.state()["to train"].tolist() == [1] and not made.exists()
     assert plan.runs("main").run[0].config.backbone == str(made)
+
+
+def test_a_run_takes_what_the_best_trial_has(plan, config, trainings, monkeypatch):
+    def declared(plan):
+        changes = {f"rate {rate:g}": {"learning_rate": rate, "batch_size": size} for rate, size in trials}
+        choice = plan.variants("choice", config, changes, [7])
+        best = {name: Best(name, choice) for name in ("learning_rate", "batch_size")}
+        plan.variants("tuned", config, {"tuned": {}}, [1, 2], starts=best)
+        return plan
+
+    trials = [(1e-4, 32), (2e-4, 16), (3e-4, 20)]
+    scores = {1e-4: 50.0, 2e-4: 60.0, 3e-4: 60.0}
+    monkeypatch.setattr(
+        runs.Run, "metrics", property(lambda run: {"dev": scores[run.config.learning_rate], "steps": 2})
+    )
+    plan = declared(plan)
+    plan.preflight()
+    assert plan.state()["to train"].tolist() == [3, 2] and not trainings
+    tuned = plan.runs("tuned").run
+    assert [(run.config.learning_rate, run.config.batch_size, run.config.seed) for run in tuned] == [
+        (2e-4, 16, 1), (2e-4, 16, 2),
+    ]  # fmt: skip
+    assert len(trainings) == 5
+    assert declared(Plan("demo")).state().found.tolist() == [3, 2]
+
+
+def test_a_group_without_runs_is_declared(plan, config):
+    plan.run("main", config)
+    also = {"cold": {"temperature": 0.01}}
+    assert plan.values("temperature", config, "temperature", [], [1], also=also) == []
+    assert plan.rates("choice", config, {}, [], [1]) == []
+    plan.variants("tuned", config, {}, [])
+    assert plan.table().runs.to_dict() == {"main": 1, "temperature": 0, "choice": 0, "tuned": 0}
+    assert plan.state().found.tolist() == [0] * 4
+    assert plan.runs("temperature").empty and {"method", "seed", "dev", "run"} <= set(plan.runs("temperature"))
 
 
 def test_nothing_is_translated_before_training(plan, config, monkeypatch):

@@ -62,6 +62,16 @@ def test_without_rows_a_sentence_stands_in_the_place_of_the_table():
     assert tables.gains(pd.DataFrame(columns=ROW_COLUMNS), over="A") == "not measured yet"
 
 
+def test_tasks_stand_beside_published_rows_with_their_spread():
+    measured = pd.concat([rows("A", "1", 60.0), rows("A", "2", 62.0), rows("A", "1", 9.0, aggregation="mean")])
+    printed = rows("paper", "", 76.25).pivot_table(index="method", columns="task", values="value")
+    table = tables.by_task(measured, {"paper": printed}, caption="c").data
+    assert table.loc[("small, mini", "A"), ["Avg.", "seeds"]].tolist() == [61.0, 2.0]
+    assert table.loc[("small, mini", "A"), "std"] == pytest.approx(2**0.5)
+    assert table.loc[("paper", "paper"), "Avg."] == 76.25 and pd.isna(table.loc[("paper", "paper"), "seeds"])
+    assert list(table) == [*SEVEN, "Avg.", "std", "seeds"]
+
+
 @pytest.fixture
 def plan(tiny_bert, corpus_file):
     values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 1, "eval_every": 1}
@@ -184,9 +194,15 @@ def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
     assert table["this run, demo"].dropna().to_dict() == {
         ("Table 1", name): pytest.approx(here[name], abs=0.01) for name in ("0.1", "0.2")
     }
+    left_out = tables.dev_scores(plan, {"Table 1": done.iloc[:0]}, paper="p", note="n")
+    assert list(left_out) == ["small, mini"] and list(left_out.index) == [("Table 1", "0.1"), ("Table 1", "0.5")]
     assert table["small, mini"].dropna().tolist() == [70.0, 71.0]
     one = tables.beside(table, "Table 1", caption="c", paper=pd.Series({"0.3": 80.0}, name="paper")).data
     assert list(one.index) == ["0.1", "0.2", "0.3", "0.5"] and one.loc["0.3", "paper"] == 80.0
+    words = tables.beside(
+        table, "Table 1", caption="c", paper=pd.Series({"dot product": 1.0, "0.3": 80.0}, name="paper")
+    )
+    assert list(words.data.index) == ["0.1", "0.2", "0.3", "0.5", "dot product"]
 
 
 def test_the_scores_of_all_methods_are_their_own_rows_beside_their_simcse():
