@@ -241,7 +241,8 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
     logarithmic: columns on a logarithmic axis, with geometric means and a line at 1.
     """
     parts = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
-    shape, size = (len(parts), len(quantities)), (3.9 * len(quantities), 3.1 * len(parts))
+    width = 3.9 if len(quantities) < 3 else 3.1
+    shape, size = (len(parts), len(quantities)), (width * len(quantities), 3.1 * len(parts))
     fig, axes = plt.subplots(*shape, figsize=size, squeeze=False)
     for row, (backbone, part) in zip(axes, parts, strict=True):
         looks = dict(zip(part.method.unique(), CYCLE(), strict=False))

@@ -291,7 +291,7 @@ def test_a_run_takes_what_the_best_trial_has(plan, config, trainings, monkeypatc
     trials = [(1e-4, 32), (2e-4, 16), (3e-4, 20)]
     scores = {1e-4: 50.0, 2e-4: 60.0, 3e-4: 60.0}
     monkeypatch.setattr(
-        runs.Run, "metrics", property(lambda run: {"dev": scores[run.config.learning_rate], "steps": 2})
+        runs.Run, "metrics", property(lambda run: {"dev": scores[run.config.learning_rate], "steps": 2, "best_step": 2})
     )
     plan = declared(plan)
     plan.preflight()
