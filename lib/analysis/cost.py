@@ -1,18 +1,14 @@
-"""What one forward pass of an encoder costs, what one training step of a method costs, and copies of an encoder without
-its last LayerNorms."""
+"""What one forward pass of an encoder costs, and what one training step of a method costs."""
 
 from __future__ import annotations
 
-import copy
 import statistics
 import time
 from typing import Any
 
 import torch
-from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
 
@@ -77,19 +73,3 @@ def training_step(method: Any, batch: Any, *, repeats: int = 3) -> dict[str, flo
     size = sum(size for place, size in kept.items() if place not in weights)
     counts = {"operations": counter.get_total_flops() / 2e9, "kept": size / 2**20, "trained": trained / 1e6}
     return counts | {"seconds": statistics.median(seconds)}
-
-
-def without_layer_norms(encoder: SentenceEncoder | EncoderSum, layers: int) -> SentenceEncoder | EncoderSum:
-    """A copy whose last `layers` layers have no LayerNorm after attention and feed-forward part (JTCSE, Figure 8).
-
-    Raises:
-        EncoderError: the backbone has fewer layers.
-    """
-    stripped = copy.deepcopy(encoder)
-    for part in parts(stripped):
-        blocks = part.backbone.encoder.layer
-        if not 0 <= layers <= len(blocks):
-            raise EncoderError(f"cannot remove the LayerNorms of {layers} layers: this backbone has {len(blocks)}.")
-        for block in blocks[len(blocks) - layers :]:
-            block.attention.output.LayerNorm = block.output.LayerNorm = nn.Identity()
-    return stripped

@@ -1,7 +1,8 @@
 """Encoders in sentence-transformers: what that package has no module of its own for is one module there.
 
 An encoder that is read by its [CLS] token or by a mean is saved as modules of that package, and needs nothing from here.
-Sums of encoders, and encoders read at the mask token of a prompt or by the backbone's pooler, name `EncoderModule`.
+Sums of encoders, encoders read at the mask token of a prompt or by the backbone's pooler, and those without their last
+LayerNorms name `EncoderModule`.
 The folder brings no code: the class comes from this project, which has to be installed (`pip install -e .`).
 
     sentence_transformer(folder)                             # any saved encoder; asks for nothing

@@ -21,6 +21,7 @@ from lib import paths
 from lib.checks import EncoderError
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.heads import projection_head
+from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
 from lib.session import quiet
@@ -85,7 +86,8 @@ def load_backbone(
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         where, reason = "in that folder" if local else "on the hub or in its cache", " ".join(str(error).split())[:200]
         raise EncoderError(f"backbone {name!r}: no loadable model and tokenizer {where} ({reason}).") from error
-    missing, entries = report["missing_keys"], len(tokenizer)
+    remove_layer_norms(backbone, removed(config))
+    missing, entries = sorted({*report["missing_keys"]} & {*backbone.state_dict()}), len(tokenizer)
     surplus = sorted(key for key in report["unexpected_keys"] if re.search(r"encoder\.layer\.\d+\.", key))
     broken = [name for name, weight in backbone.named_parameters() if not weight.isfinite().all()]
     problems = {
@@ -157,9 +159,10 @@ def write_modules(
 ) -> None:
     """The module list of sentence-transformers beside a saved backbone, and sentence_encoder.json for `read_modules`.
 
-    `mask_prompt` and `pooler` have no equivalent there: the list names our class, see `lib.encoders.export`.
+    `mask_prompt`, `pooler` and layers without LayerNorm have no equivalent there: the list names our class, see
+    `lib.encoders.export`.
     """
-    size = backbone_config.hidden_size
+    size, needs_us = backbone_config.hidden_size, pooling in ("mask_prompt", "pooler") or removed(backbone_config) > 0
     steps: list[tuple[str, str, dict[str, Any]]] = [("Transformer", "", {})]  # class, folder and its configuration
     if POOLINGS[pooling].layers == "all":
         layers, start = backbone_config.num_hidden_layers, POOLINGS[pooling].first
@@ -170,7 +173,7 @@ def write_modules(
         steps.append(("WeightedLayerPooling", "1_WeightedLayerPooling", shape))
         _write_weights(folder / "1_WeightedLayerPooling", {"layer_weights": weights})
         write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
-    if pooling not in ("mask_prompt", "pooler"):
+    if not needs_us:
         mode = "cls" if pooling == "cls" else "mean"
         flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()} | {"pooling_mode_max_tokens": False}
         steps.append(("Pooling", "1_Pooling", {"word_embedding_dimension": size} | flags))
@@ -184,7 +187,7 @@ def write_modules(
         modules.append({"idx": i, "name": str(i), "path": place, "type": f"sentence_transformers.models.{kind}"})
         if config:
             write_json(folder / place / "config.json", config)
-    write_json(folder / "modules.json", [OUR_MODULE] if pooling in ("mask_prompt", "pooler") else modules)
+    write_json(folder / "modules.json", [OUR_MODULE] if needs_us else modules)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
     write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})

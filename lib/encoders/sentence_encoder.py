@@ -276,8 +276,8 @@ class SentenceEncoder(nn.Module):
     def save(self, folder: str | os.PathLike) -> None:
         """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors.
 
-        The folder appears whole or not at all. For `mask_prompt` and `pooler` the other side needs this project installed,
-        see `lib.encoders.export`.
+        The folder appears whole or not at all. For `mask_prompt`, `pooler` and a backbone without its last LayerNorms the
+        other side needs this project installed, see `lib.encoders.export`.
 
         Raises:
             EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.

@@ -13,6 +13,7 @@ from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
+from lib.encoders.layer_norms import remove_layer_norms
 from lib.encoders.packed import AttentionInputs
 from lib.encoders.sentence_encoder import longest_input
 from lib.losses import tensor_modulus, twin_info_nce
@@ -28,6 +29,7 @@ class TNCSEArguments:
     icnce_weight: float = 1.0  # between the encoders
     ictm_weight: float = 1.0  # tensor modulus, both directions
     halved: bool = True  # the factor 1/2 of the authors' code on the tensor modulus; the paper has none
+    layer_norms_removed: int = 0  # last layers trained without LayerNorms; from 1 on [CLS] gives the lengths (Figure 8)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -37,13 +39,18 @@ class TNCSEArguments:
             check_range(name, getattr(self, name), 0)
         if not any(getattr(self, name) for name in weights):
             raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
+        check_range("layer_norms_removed", self.layer_norms_removed, 0)
+        if self.layer_norms_removed and self.pooler_from:
+            raise ConfigError("pooler_from is read by nobody where layer_norms_removed is above 0: leave it empty.")
 
 
 class TNCSE(Method):
     """Terms `nce` (of each encoder), `icnce` (encoder I looks in II) and `ictm`; the sum of both encoders is kept.
 
     The encoders come from a first stage: SimCSE on two round-trip translations of the text, see the notebook. Each
-    sentence passes twice through each encoder. No projection; the poolers exist in training only.
+    sentence passes twice through each encoder. No projection; the poolers exist in training only. With
+    layer_norms_removed there are none: the encoders lose the LayerNorms of their last layers for good (what is kept has
+    none either), so that the [CLS] vectors themselves have lengths to compare.
     """
 
     Arguments = TNCSEArguments
@@ -59,9 +66,16 @@ class TNCSE(Method):
         if encoder.projection is not None:
             raise ConfigError("this method compares [CLS] vectors: a backbone saved with a projection does not fit.")
         super().__init__(EncoderSum([encoder, _second(encoder, arguments.second_backbone)]), arguments)
+        for twin in self.encoder.encoders if arguments.layer_norms_removed else ():
+            depth = twin.backbone.config.num_hidden_layers
+            if arguments.layer_norms_removed > depth:
+                number = f"layer_norms_removed {arguments.layer_norms_removed}"
+                raise ConfigError(f"{number} is more than the {depth} layers of this backbone.")
+            remove_layer_norms(twin.backbone, arguments.layer_norms_removed)
         self.poolers = None
         if arguments.ictm_weight:
-            first = pooler(encoder, arguments.pooler_from)
+            has_pooler = not arguments.layer_norms_removed
+            first = pooler(encoder, arguments.pooler_from) if has_pooler else nn.Identity()
             self.poolers = nn.ModuleList([first, copy.deepcopy(first)])
 
     def names(self) -> tuple[str, ...]:

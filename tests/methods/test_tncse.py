@@ -1,5 +1,6 @@
 """TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
 
+import copy
 import shutil
 
 import numpy as np
@@ -16,12 +17,13 @@ from lib.losses import tensor_modulus, twin_info_nce
 from lib.methods import REGISTRY
 
 TNCSE = REGISTRY["tncse"]
+BRANCH = {"tncse": {}, "jtcse": {"cross_attention_layers": 2}}
 
 
-def build(folder, dropout=0.1, pooling="cls", **arguments):
+def build(folder, kind="tncse", dropout=0.1, pooling="cls", **arguments):
     torch.manual_seed(0)
     encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return TNCSE(encoder, TNCSE.Arguments(**arguments)).train()
+    return REGISTRY[kind](encoder, REGISTRY[kind].Arguments(**arguments)).train()
 
 
 def perturbed(shake, folder, target, seed=5):
@@ -206,6 +208,74 @@ def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path, variant):
         build(tiny_bert, pooler_from=variant(tiny_bert, tmp_path / "narrow", hidden_size=16))
 
 
+# -- without the last LayerNorms ------------------------------------------------------------------------------
+
+
+def layer_norms(encoder):
+    """Whether each layer has its two LayerNorms."""
+    modules = ((b.attention.output.LayerNorm, b.output.LayerNorm) for b in encoder.backbone.encoder.layer)
+    return [tuple(isinstance(module, torch.nn.LayerNorm) for module in pair) for pair in modules]
+
+
+@pytest.mark.parametrize("kind", ["tncse", "jtcse"])
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_both_encoders_lose_the_layer_norms_of_their_last_layers(tiny_bert, kind, removed, inputs):
+    method = build(tiny_bert, kind, layer_norms_removed=removed, **BRANCH[kind])
+    for encoder in method.encoder.encoders:
+        assert layer_norms(encoder) == [(True, True)] * (2 - removed) + [(False, False)] * removed
+    terms, *_ = run(method, inputs(method))
+    sum(terms.values()).backward()
+    for name, parameter in method.named_parameters():  # a key's bias moves all scores of a query alike
+        assert parameter.grad is not None and (parameter.grad.any() or name.endswith("key.bias") or "type" in name), (
+            name
+        )
+    assert bool(list(method.poolers.parameters())) is (removed == 0)
+
+
+@pytest.mark.parametrize("halved", [True, False])
+def test_without_layer_norms_the_first_tokens_own_lengths_are_compared(tiny_bert, inputs, halved, shake):
+    method = build(tiny_bert, dropout=0.1, layer_norms_removed=1, halved=halved)
+    shake(method.encoder.encoders[1])
+    terms, *vectors = run(method, inputs(method))
+    h1, h2 = (h.detach() for h in vectors)
+    expected = 0.0
+    for a, b in ((h1, h2), (h2, h1)):
+        for i in range(0, 16, 2):  # copy 1 of one encoder, copy 2 of the other
+            x, y = a[i], b[i + 1]
+            cosine = max(float(x @ y / x.norm() / y.norm()), 1e-4)
+            expected += -np.log(cosine) * float((x - y).norm() / (x.norm() + y.norm())) / 8 / (2 if halved else 1)
+    assert float(terms["ictm"].detach()) == pytest.approx(expected, rel=1e-4)
+    lengths = h1.norm(dim=1)  # what LayerNorm takes away
+    whole = run(build(tiny_bert, dropout=0.1), inputs(method))[1].detach().norm(dim=1)
+    assert lengths.std() / lengths.mean() > 10 * whole.std() / whole.mean()
+
+
+def test_what_is_kept_has_none_either_and_the_encoder_given_is_another_one(tiny_bert, tmp_path, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    method = TNCSE(copy.deepcopy(encoder), TNCSE.Arguments(layer_norms_removed=1))
+    method.save(tmp_path / "saved")
+    loaded = ensemble.load(tmp_path / "saved")
+    assert [layer_norms(part) for part in loaded.encoders] == [[(True, True), (False, False)]] * 2
+    np.testing.assert_array_equal(loaded.encode(sentences[:5]), method.encoder.encode(sentences[:5]))
+    assert layer_norms(encoder) == [(True, True)] * 2
+
+
+@pytest.mark.parametrize("kind", ["tncse", "jtcse"])
+def test_the_number_of_layers_is_part_of_the_name_and_too_many_stop_before_training(tiny_bert, corpus_file, kind):
+    def config(**arguments):
+        return RunConfig(
+            corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method=kind, max_length=16,
+            batch_size=8, method_arguments=BRANCH[kind] | arguments,
+        )  # fmt: skip
+
+    names = {runs.prepare(config(layer_norms_removed=n)).id for n in (0, 1, 2)}
+    assert len(names) == 3 and runs.prepare(config()).id in names
+    runs.preflight(config(layer_norms_removed=2))
+    with pytest.raises(ConfigError) as refused:
+        runs.preflight(config(layer_norms_removed=3))
+    assert str(refused.value) == "layer_norms_removed 3 is more than the 2 layers of this backbone."
+
+
 # -- arguments ------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +288,8 @@ def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path, variant):
         ({"icnce_weight": -1.0}, "icnce_weight must be at least 0"),
         ({"ictm_weight": -0.1}, "ictm_weight must be at least 0"),
         ({"halved": 1}, "halved must be bool"),
+        ({"layer_norms_removed": -1}, "layer_norms_removed must be at least 0"),
+        ({"layer_norms_removed": 1, "pooler_from": "demo"}, "pooler_from is read by nobody"),
         ({"second_backbone": None}, "second_backbone must be str"),
     ],
 )

@@ -1,0 +1,104 @@
+"""Backbones without their last LayerNorms: which ones go, what is left, and the same encoder on disk."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lib.checks import EncoderError
+from lib.encoders import SentenceEncoder, ensemble, export
+from lib.encoders.ensemble import EncoderSum
+from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
+
+
+def without(encoder_or_folder, layers, **options):
+    encoder = SentenceEncoder.from_pretrained(encoder_or_folder, **options).eval()
+    remove_layer_norms(encoder.backbone, layers)
+    return encoder
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2])
+def test_both_layer_norms_of_the_last_layers_go_and_no_others(tiny_bert, layers):
+    encoder = without(tiny_bert, layers)
+    there = [
+        (isinstance(block.attention.output.LayerNorm, nn.LayerNorm), isinstance(block.output.LayerNorm, nn.LayerNorm))
+        for block in encoder.backbone.encoder.layer
+    ]
+    assert there == [(True, True)] * (2 - layers) + [(False, False)] * layers
+    assert isinstance(encoder.backbone.embeddings.LayerNorm, nn.LayerNorm)
+    assert removed(encoder.backbone.config) == layers
+
+
+def test_a_layer_without_them_is_the_sum_of_what_comes_in_and_what_it_computes(tiny_bert, sentences):
+    encoder, stripped = SentenceEncoder.from_pretrained(tiny_bert).eval(), without(tiny_bert, 1)
+    ids = encoder.tokenizer(sentences[:1], return_tensors="pt")
+    with torch.no_grad():
+        original, changed = (e.backbone(**ids, output_hidden_states=True).hidden_states for e in (encoder, stripped))
+        layer = encoder.backbone.encoder.layer[1]
+        attended = layer.attention.self(original[1])[0]
+        residual = layer.attention.output.dense(attended) + original[1]
+        expected = layer.output.dense(layer.intermediate(residual)) + residual
+    assert torch.equal(original[1], changed[1])
+    torch.testing.assert_close(changed[2], expected)
+    vector = stripped.encode(sentences[:1])[0]  # the fast forward pass gives the same
+    np.testing.assert_allclose(vector, expected[0, 0].numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta"])
+def test_it_is_saved_and_loaded_as_it_is(family, request, tmp_path, sentences):
+    encoder = without(request.getfixturevalue(family), 1)
+    encoder.save(tmp_path / "one")
+    loaded = SentenceEncoder.from_pretrained(tmp_path / "one")
+    np.testing.assert_array_equal(loaded.encode(sentences[:6]), encoder.encode(sentences[:6]))
+    assert loaded.fingerprint() == encoder.fingerprint() and not list(
+        loaded.backbone.encoder.layer[1].output.LayerNorm.parameters()
+    )
+    EncoderSum([encoder, encoder]).save(tmp_path / "two")
+    both = ensemble.load(tmp_path / "two").encode(sentences[:6])
+    np.testing.assert_allclose(both, 2 * encoder.encode(sentences[:6]), atol=1e-6)
+
+
+def test_sentence_transformers_does_not_make_up_the_missing_ones(tiny_bert, tmp_path, sentences):
+    encoder = without(tiny_bert, 1)
+    encoder.save(tmp_path / "saved")
+    vectors = export.sentence_transformer(tmp_path / "saved").encode(sentences[:4])
+    np.testing.assert_allclose(vectors, encoder.encode(sentences[:4]), atol=1e-5)
+
+
+@pytest.mark.parametrize("layers", [3, -1, "1"])
+def test_more_layers_than_there_are_and_no_number_are_refused(tiny_bert, tmp_path, layers):
+    with pytest.raises(
+        EncoderError, match=f"LayerNorms of {layers} layers cannot be removed: this backbone has 2 layers"
+    ):
+        without(tiny_bert, layers)
+    folder = tmp_path / "edited"
+    SentenceEncoder.from_pretrained(tiny_bert).save(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {MARK: layers}))
+    with pytest.raises(EncoderError, match="cannot be removed"):
+        SentenceEncoder.from_pretrained(folder)
+
+
+def test_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):
+    """A folder that says 1 and lacks those of both layers is incomplete."""
+    without(tiny_bert, 2).save(tmp_path / "saved")
+    config = json.loads((tmp_path / "saved/config.json").read_text())
+    (tmp_path / "saved/config.json").write_text(json.dumps(config | {MARK: 1}))
+    with pytest.raises(EncoderError, match="it lacks 4 of its weights, the first is encoder.layer.0"):
+        SentenceEncoder.from_pretrained(tmp_path / "saved")
+
+
+def test_encoders_that_embed_differently_have_different_fingerprints(tiny_bert, sentences):
+    """Scores are kept under the fingerprint: two of these with the same one would share a number."""
+    one, two = SentenceEncoder.from_pretrained(tiny_bert), SentenceEncoder.from_pretrained(tiny_bert, pooling="mean")
+    twins = EncoderSum([one, two])
+    variants = [without(tiny_bert, n, pooling=pooling) for pooling in ("cls", "mean") for n in range(3)] + [twins]
+    variants += [ensemble.with_pooling(encoder, "first_last_mean") for encoder in (one, twins)]
+    variants += [ensemble.merge([twins, one], weights) for weights in ([0.3, 0.7], [0.7, 0.3])]
+    vectors = [encoder.encode(sentences[:4]) for encoder in variants]
+    assert len({encoder.fingerprint() for encoder in variants}) == len(variants) == 11
+    assert all(abs(a - b).max() > 1e-4 for i, a in enumerate(vectors) for b in vectors[:i])
+    assert without(tiny_bert, 0).fingerprint() == one.fingerprint()
+    assert ensemble.with_pooling(two, "cls").fingerprint() == one.fingerprint()
