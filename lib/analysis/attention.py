@@ -20,7 +20,7 @@ from lib.encoders.sentence_encoder import pad, token_batches
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 
-TOKEN_GROUPS = ("[CLS]", "[SEP]", "punctuation", "function words", "content words")
+TOKEN_GROUPS = ("[CLS]", "[SEP]", "final punctuation", "other punctuation", "function words", "content words")
 
 
 @contextmanager
@@ -174,56 +174,40 @@ def _mean_over_sentences(
 
 
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
-    """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS."""
+    """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS; no punctuation is final yet."""
     tokenizer = encoder.tokenizer
     groups = []
     for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
         text = (piece or "").replace("\u0120", "").replace("\u2581", "").lower()
         is_punctuation = text and not any(c.isalnum() for c in text)
-        groups.append(3 if text in ENGLISH_STOP_WORDS else 2 if is_punctuation else 4)
+        groups.append(4 if text in ENGLISH_STOP_WORDS else 3 if is_punctuation else 5)
     opening, closing = tokenizer("")["input_ids"]
     groups[opening], groups[closing] = 0, 1
     return torch.tensor(groups, device=encoder.device)
 
 
 def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
-    """Share of attention that each group of tokens receives in each layer, without dropout: layer, group, share.
+    """Share of attention that each group of tokens receives in each layer, without dropout: layer_from_1, group, share.
 
     Mean over sentences, heads and queries. The column `tokens` is the group's share of the tokens, which uniform
-    attention would give it. Function words are scikit-learn's English stop words; a WordPiece that continues a word is
-    content. One batch of attention is held in memory at a time.
+    attention would give it. Final punctuation is a mark that stands last in its sentence, alone before [SEP]. Function
+    words are scikit-learn's English stop words; a WordPiece that continues a word is content. One batch of attention is
+    held in memory at a time.
     """
-    layers, group_of = range(encoder.backbone.config.num_hidden_layers), _token_groups(encoder)
+    depth, group_of = encoder.backbone.config.num_hidden_layers, _token_groups(encoder)
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
         uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
-        attention = _probabilities(encoder, input_ids, mask, layers), uniform[None, :, None]
-        groups, count = group_of[input_ids], len(TOKEN_GROUPS)
-        return torch.cat([attention_shares(maps, mask, groups, count).sum(1) for maps in attention])
+        attention = _probabilities(encoder, input_ids, mask, range(depth)), uniform[None, :, None]
+        groups, last = group_of[input_ids], mask.sum(1, keepdim=True) - 2
+        final = groups.gather(1, last)
+        groups = groups.scatter(1, last, torch.where(final == 3, 2, final))
+        return torch.cat([attention_shares(maps, mask, groups, len(TOKEN_GROUPS)).sum(1) for maps in attention])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    columns = {"share": means[:-1].flatten(), "tokens": np.tile(means[-1], len(layers))}
-    index = pd.MultiIndex.from_product([layers, TOKEN_GROUPS], names=["layer", "group"])
+    columns = {"share": means[:-1].flatten(), "tokens": np.tile(means[-1], depth)}
+    index = pd.MultiIndex.from_product([range(1, depth + 1), TOKEN_GROUPS], names=["layer_from_1", "group"])
     return pd.DataFrame(columns, index).reset_index()
-
-
-def mean_attention(
-    encoder: SentenceEncoder, sentences: Sequence[str], *, length: int = 16, batch_tokens: int = 2048
-) -> pd.DataFrame:
-    """Attention between the first `length` positions, mean over heads and over sentences of at least `length` tokens.
-
-    Returns:
-        layer, query, key, value (JTCSE, Figure 9); empty when no sentence is long enough.
-    """
-    ids = [row for row in encoder.tokenize(sentences) if len(row) >= length]
-    layers = range(encoder.backbone.config.num_hidden_layers)
-
-    def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
-        return _probabilities(encoder, input_ids, mask, layers)[..., :length, :length].mean(2).sum(1)
-
-    mean = _mean_over_sentences(encoder, ids, batch_tokens, measure) if ids else np.empty((0, length, length))
-    layer, query, key = np.indices(mean.shape).reshape(3, -1)
-    return pd.DataFrame({"layer": layer, "query": query, "key": key, "value": mean.flatten()})
 
 
 @torch.no_grad()
@@ -265,23 +249,37 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
     return pd.DataFrame(means, columns=["entropy", "difference of the rows"]).rename_axis("layer")
 
 
-def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) of the context tensor of every layer, mean over sentences; index: layer from 0.
+ENERGY_READINGS = ("context tensor", "layer output")
 
-    The context tensor is attention times values (Eq. 9), all heads side by side, before output projection, residual and
-    LayerNorm.
+
+def cls_energies(
+    encoder: SentenceEncoder, sentences: Sequence[str], *, reading: str = "context tensor", batch_tokens: int = 2048
+) -> pd.Series:
+    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout; index: layer_from_1.
+
+    Args:
+        reading: what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by
+            side, before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
+
+    Raises:
+        ValueError: another reading.
     """
+    if reading not in ENERGY_READINGS:
+        raise ValueError(f"reading {reading!r} is unknown: choose one of {', '.join(ENERGY_READINGS)}.")
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
-        contexts: list[Tensor] = []
-        outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
-        hooks = [output.register_forward_pre_hook(lambda _, given: contexts.append(given[0])) for output in outputs]
-        try:
-            encoder.run_backbone(input_ids, mask)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        return torch.stack([cls_energy(context.float(), mask).sum() for context in contexts])
+        states: list[Tensor] = []
+        if reading == "layer output":
+            states += encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states[1:]
+        else:
+            outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
+            hooks = [output.register_forward_pre_hook(lambda _, given: states.append(given[0])) for output in outputs]
+            try:
+                encoder.run_backbone(input_ids, mask)
+            finally:
+                for hook in hooks:
+                    hook.remove()
+        return torch.stack([cls_energy(state.float(), mask).sum() for state in states])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    return pd.Series(means, name="E_CLS").rename_axis("layer")
+    return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer_from_1"))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import OUTSIDE, backbone_panels, colour, panels, widen
+from lib.figures.style import CYCLE, OUTSIDE, colour, panels, widen
 
 
 def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
@@ -94,14 +94,17 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
 def token_shares(frame: pd.DataFrame) -> Figure:
     """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
 
-    frame: encoder, layer, group, share, tokens (`lib.analysis.attention.token_shares`). With a column backbone, each
-    has its own row of panels.
+    frame: encoder, layer_from_1, group, share, tokens (`lib.analysis.attention.token_shares`). With a column backbone,
+    each has its own row of panels.
     """
-    fig, encoders = panels(frame, width=3.1, height=3, sharey=True)
+    fig, encoders = panels(frame, width=2.8, height=2.9, sharey=True)
     for ax, encoder, rows in encoders:
         for group in frame.group.unique():
-            part = rows[rows.group == group].sort_values("layer")
-            (line,) = ax.plot(part.layer, part.share, ls="-", ms=5, mfc="none", label=group)
+            part = rows[rows.group == group].sort_values("layer_from_1")
+            if not len(part):
+                ax.plot([], [])  # a group keeps its look in all panels
+                continue
+            (line,) = ax.plot(part.layer_from_1, part.share, ls="-", ms=5, mfc="none", label=group)
             ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
         ax.set(title=encoder, xlabel="layer")
@@ -114,23 +117,27 @@ def token_shares(frame: pd.DataFrame) -> Figure:
 
 
 def energy_scatter(frame: pd.DataFrame) -> Figure:
-    """CLS energy and score of single encoders, with rank correlations (JTCSE, Figure 10).
+    """CLS energy and score of single encoders (JTCSE, Figure 10), with the rank correlation of what a panel shows, the
+    untuned encoder left out.
 
-    frame: encoder, energy, score; an encoder may have several rows, one per seed. With a column backbone, each has a
-    panel.
+    frame: encoder, energy, score; an encoder may have several rows, one per seed. With a column panel
+    (`lib.analysis.energy.panels`) there is a panel for each; those after the first are without the seed's mean. With a
+    column backbone, each has a row.
     """
-    fig, backbones = backbone_panels(frame, width=5.6, height=3.8)
-    for ax, backbone, rows in backbones:
-        for encoder in frame.encoder.unique():  # the same symbols in all panels
-            part = rows[rows.encoder == encoder]
-            ax.plot(part.energy, part.score, ls="", color=colour(encoder), mfc="none", ms=7, label=encoder)
-        trained = rows[rows.encoder != "untuned"]
-        title = f"rank correlation {rows.energy.corr(rows.score, method='spearman'):.2f}"
-        if len(trained) < len(rows):
-            title += f", without the untuned encoder {trained.energy.corr(trained.score, method='spearman'):.2f}"
-        ax.set_title(f"{backbone}: {title}" if len(backbones) > 1 else title, fontsize=10)
-        ax.set_xlabel("CLS energy: length of [CLS] over that of all other tokens")
-        widen(ax)
-    fig.axes[0].set_ylabel("test, Spearman x 100")
-    ax.legend(**OUTSIDE)
+    frame = frame.assign(**{name: "" for name in ("backbone", "panel") if name not in frame})
+    shape = frame.backbone.nunique(), frame.panel.nunique()
+    size = {"figsize": (1.6 + 2.8 * shape[1], 3.1 * shape[0]), "squeeze": False}
+    fig, axes = plt.subplots(*shape, **size, subplot_kw={"prop_cycle": CYCLE})
+    for row, (backbone, part) in zip(axes, frame.groupby("backbone", sort=False), strict=True):
+        for ax, panel in zip(row, frame.panel.unique(), strict=True):
+            rows, after = part[part.panel == panel], "" if ax is row[0] else "\nwithout the seed's mean"
+            for encoder in frame.encoder.unique():  # the same symbols in all panels
+                points = rows[rows.encoder == encoder]
+                ax.plot(points.energy, points.score, ls="", color=colour(encoder), mfc="none", ms=6, label=encoder)
+            trained = rows[rows.encoder != "untuned"]
+            ax.set_title(f"{panel or 'CLS energy'}: ρ {trained.energy.corr(trained.score, method='spearman'):.2f}")
+            ax.set_xlabel(f"CLS energy{after}")
+            widen(ax)
+        row[0].set_ylabel(f"{backbone}\ntest, Spearman x 100".strip())
+    axes[0, -1].legend(**OUTSIDE)
     return fig

@@ -16,7 +16,7 @@ COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 # A method has the same colour in every notebook.
 METHODS = {
     "untuned": COLOURS[7], "SimCSE": COLOURS[0], "SimCSE + AMI": "#8c2d04", "SimCSE + MoCo": COLOURS[9],
-    "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "TNCSE": COLOURS[1], "JTCSE": "#59338c",
+    "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "sum of stage 1": "#00695c", "NCE": "#8a6d00", "TNCSE": COLOURS[1], "JTCSE": "#59338c",
     "SimCSE + 3R": COLOURS[5],
 }  # fmt: skip
 OTHERS = ("#2b2b2b", "#a3a300", "#e7298a", COLOURS[6], COLOURS[8])  # no method's: for what is none

@@ -1,5 +1,7 @@
 """Attention read from an encoder: padding, positive and negative pairs, where attention goes."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -87,42 +89,49 @@ def by_sentence(encoder, text):
 
 
 def test_token_shares_are_means_over_sentences_heads_and_queries(encoder, sentences):
-    texts = ["snow.", "the dog runs in the park .", "rain", "a cat : street"]
-    groups = {"[CLS]": 0, "[SEP]": 1, ".": 2, ":": 2, "the": 3, "in": 3, "a": 3}
-    expected, tokens = np.zeros((2, 5)), np.zeros(5)
+    texts = ["snow.", "the dog runs in the park .", "rain", "a cat : street", ". . the dog . ."]
+    groups = {"[CLS]": 0, "[SEP]": 1, ".": 3, ":": 3, "the": 4, "in": 4, "a": 4}
+    expected, tokens = np.zeros((2, 6)), np.zeros(6)
     for text in texts:
         maps, _, ids = by_sentence(encoder, text)
-        for key, piece in enumerate(encoder.tokenizer.convert_ids_to_tokens(ids)):
-            expected[:, groups.get(piece, 4)] += maps[:, :, :, key].mean((1, 2)).numpy() / len(texts)
-            tokens[groups.get(piece, 4)] += 1 / len(ids) / len(texts)
+        pieces = encoder.tokenizer.convert_ids_to_tokens(ids)
+        for key, piece in enumerate(pieces):
+            group = 2 if piece == "." and key == len(pieces) - 2 else groups.get(piece, 5)  # the last mark alone
+            expected[:, group] += maps[:, :, :, key].mean((1, 2)).numpy() / len(texts)
+            tokens[group] += 1 / len(ids) / len(texts)
+    assert (tokens > 0).all()
     for batch_tokens in (9, 2048):
         shares = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
-        assert encoder.training and list(shares.group[:5]) == list(attention.TOKEN_GROUPS)
-        np.testing.assert_allclose(shares.share.to_numpy().reshape(2, 5), expected, atol=1e-5)
-        np.testing.assert_allclose(shares.tokens[:5], tokens, atol=1e-6)
+        assert encoder.training and list(shares.group[:6]) == list(attention.TOKEN_GROUPS)
+        assert list(shares.layer_from_1) == [1] * 6 + [2] * 6
+        np.testing.assert_allclose(shares.share.to_numpy().reshape(2, 6), expected, atol=1e-5)
+        np.testing.assert_allclose(shares.tokens[:6], tokens, atol=1e-6)
 
 
-def test_mean_attention_takes_the_sentences_that_are_long_enough(encoder):
-    texts = ["snow", "the dog runs in the park", "a cat eats in the house"]
-    expected = np.mean([by_sentence(encoder, text)[0][:, :, :5, :5].mean(1).numpy() for text in texts[1:]], axis=0)
-    for batch_tokens in (9, 2048):
-        mean = attention.mean_attention(encoder, texts, length=5, batch_tokens=batch_tokens)
-        np.testing.assert_allclose(mean.value.to_numpy().reshape(2, 5, 5), expected, atol=1e-5)
-    assert mean.iloc[7].tolist()[:3] == [0, 1, 2]
-    assert attention.mean_attention(encoder, texts, length=30).empty
+def test_an_empty_sentence_has_no_final_punctuation(encoder):
+    shares = attention.token_shares(encoder, [""]).set_index(["layer_from_1", "group"]).tokens[1]
+    assert shares[["[CLS]", "[SEP]"]].tolist() == [0.5, 0.5] and shares.sum() == 1
 
 
-def test_cls_energies_are_those_of_the_context_tensor_of_each_sentence(encoder, sentences):
+def test_cls_energies_are_those_of_the_context_tensor_or_of_the_layer_output_of_each_sentence(encoder, sentences):
     """Eq. 9: attention times values, all heads side by side, before anything else is done to it."""
-    expected = np.zeros(2)
+    expected = {name: np.zeros(2) for name in attention.ENERGY_READINGS}
     for text in sentences[:7]:
         for at, (heads, hidden) in enumerate(zip(*by_sentence(encoder, text)[:2], strict=True)):
-            values = encoder.backbone.encoder.layer[at].attention.self.value(hidden).detach().chunk(2, dim=-1)
+            layer = encoder.backbone.encoder.layer[at]
+            values = layer.attention.self.value(hidden).detach().chunk(2, dim=-1)
             context = torch.cat([a @ v for a, v in zip(heads, values, strict=True)], -1)
-            expected[at] += float(context[0].norm() / context[1:].norm()) / 7
-    for batch_tokens in (12, 2048):
-        energies = attention.cls_energies(encoder, sentences[:7], batch_tokens=batch_tokens)
-        np.testing.assert_allclose(energies, expected, rtol=1e-5)
+            attended = layer.attention.output(context, hidden)
+            output = layer.output(layer.intermediate(attended), attended).detach()
+            for name, state in zip(attention.ENERGY_READINGS, (context, output), strict=True):
+                expected[name][at] += float(state[0].norm() / state[1:].norm()) / 7
+    for name, batch_tokens in product(attention.ENERGY_READINGS, (12, 2048)):
+        energies = attention.cls_energies(encoder.train(), sentences[:7], reading=name, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(energies, expected[name], rtol=1e-5)
+        assert list(energies.index) == [1, 2] and encoder.training
+        encoder.eval()
+    with pytest.raises(ValueError, match="choose one of context tensor, layer output"):
+        attention.cls_energies(encoder, sentences[:1], reading="output")
 
 
 def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentences):

@@ -31,7 +31,7 @@ PAIRS = pd.DataFrame({"encoder": list("aabb") * 2, "group": ["x"] * 4 + ["y"] * 
 JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for layer in (1, 2) for head in (0, 1, 2) for v in range(5)], columns=["encoder", "layer", "head", "view1", "view2"])  # fmt: skip
 TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
 SURFACE = pd.DataFrame([(k, c, (k - 1) ** 2 + 1 - c) for k in (0.5, 1, 2) for c in (-1, 0, 1)], columns=["k", "t", "loss"])  # fmt: skip
-SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (0, 1) for g in "xy"], columns=["encoder", "layer", "group", "share", "tokens"])  # fmt: skip
+SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (1, 2) for g in "xy"], columns=["encoder", "layer_from_1", "group", "share", "tokens"])  # fmt: skip
 BANDS = pd.DataFrame({"method": list("aabb"), "seed": [1, 2] * 2, "step": 3, "norm": [1.0, 100, 5, 5], "swap": [1.0, 3, np.nan, np.nan]})  # fmt: skip
 ENERGY = pd.DataFrame(
     {"encoder": ["untuned", "SimCSE I", "SimCSE I"], "energy": [0.2, 0.3, 0.4], "score": [40.0, 60, 61]}
@@ -284,13 +284,19 @@ def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
     assert difference.mean() < 1 and small == notebook._palette_png(fig)
 
 
-def test_the_energy_figure_says_how_much_of_the_correlation_is_training():
+def test_the_energy_figure_has_the_rank_correlation_of_trained_encoders_and_a_panel_for_each_stage():
     frame = pd.DataFrame(
         {"encoder": ["untuned", "a", "b", "c"], "energy": [0.0, 0.2, 0.3, 0.4], "score": [40.0, 62, 61, 60]}
     )
-    title = figures.energy_scatter(frame).axes[0].get_title()
-    assert title == "rank correlation 0.20, without the untuned encoder -1.00"
-    assert figures.energy_scatter(frame[1:]).axes[0].get_title() == "rank correlation -1.00"
+    assert figures.energy_scatter(frame).axes[0].get_title() == "CLS energy: ρ -1.00"
+    panels = pd.concat([frame.assign(panel="all encoders"), frame[1:3].assign(panel="stage 1")])
+    first, second = figures.energy_scatter(panels).axes
+    assert (first.get_title(), second.get_title()) == ("all encoders: ρ -1.00", "stage 1: ρ -1.00")
+    assert second.get_xlabel() == "CLS energy\nwithout the seed's mean"
+    drawn = [sum(len(line.get_xdata()) for line in ax.lines) for ax in (first, second)]
+    assert drawn == [4, 2] and [line.get_marker() for line in first.lines] == [
+        line.get_marker() for line in second.lines
+    ]
 
 
 @pytest.mark.parametrize("name", ["seeds", "energy", "shares", "attention"])
@@ -309,7 +315,7 @@ def test_every_backbone_has_its_own_panels(name):
     panels = [ax for ax in fig.axes if ax.get_visible()]
     expected = {"seeds": 2, "energy": 2, "shares": 3, "attention": 3 * 2 + 1}  # the last one: with the bar of colours
     assert len(panels) == expected[name] and count == len([ax for ax in draw(frames[name]).axes])
-    assert any("second" in ax.get_title() for ax in panels)
+    assert any("second" in ax.get_title() + ax.get_ylabel() for ax in panels)
 
 
 def test_profile_and_note_stand_under_the_picture():
