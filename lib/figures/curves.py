@@ -60,7 +60,8 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = Fa
     frame: method, step, a column per term. terms: column -> label of its axis. outside: one legend for all panels, for
     long names.
     """
-    fig, axes = plt.subplots(1, len(terms), figsize=(4.2 * len(terms), 3), squeeze=False, gridspec_kw={"wspace": 0.08})
+    size = (min(4.2 * len(terms), 10), 3)
+    fig, axes = plt.subplots(1, len(terms), figsize=size, squeeze=False, gridspec_kw={"wspace": 0.08})
     looks = dict(zip(frame.method.unique(), CYCLE(), strict=False))
     for ax, (term, label) in zip(axes[0], terms.items(), strict=True):
         for method, part in frame.dropna(subset=term).groupby("method", sort=False):

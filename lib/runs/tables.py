@@ -132,14 +132,11 @@ def collected_scores() -> pd.DataFrame:
         group (the paper, and the number of sentences where the rows name it), method, backbone, seed, value; methods that
         change one part of another are left out.
     """
-    simcse = headlines(store.published("small", "simcse"))
     collected = []
     for paper, methods in METHODS.items():
         rows = headlines(store.published("small", paper)).query("task == 'Avg.'")
-        if paper == "jtcse":  # plain SimCSE from the mini-BERT stands among SimCSE's rows
-            lacking = set(rows.backbone) - set(rows[rows.method == "SimCSE"].backbone)
-            plain = simcse[(simcse.method == "SimCSE, 10,000 sentences") & simcse.backbone.isin(lacking)]
-            rows = pd.concat([rows, plain.assign(method="SimCSE")])
+        if paper == "jtcse":
+            rows = with_plain_simcse(rows)
         if paper == "msse":  # its Table 2 has few sentences, with as many steps
             rows = rows[rows.table.str.startswith("Table 1")]
         size = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+ sentences)")[0]
@@ -152,6 +149,18 @@ def collected_scores() -> pd.DataFrame:
         rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
         collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))
     return pd.concat(collected, ignore_index=True)[["group", "method", "backbone", "seed", "value"]]
+
+
+def with_plain_simcse(rows: pd.DataFrame) -> pd.DataFrame:
+    """Headlines of JTCSE's notebook, and those of plain SimCSE (10,000 sentences) and of the untuned [CLS] for encoders
+    where they stand in the notebook of SimCSE alone."""
+    simcse = headlines(store.published("small", "simcse")).replace({"method": {"SimCSE, 10,000 sentences": "SimCSE"}})
+    frames = []
+    for method in ("untuned, cls", "SimCSE"):
+        lacking = {*rows.backbone} - {*rows.backbone[rows.method == method]}
+        plain = simcse[(simcse.method == method) & (simcse.table == "Table 5") & simcse.backbone.isin(lacking)]
+        frames.append(plain[plain.seed.isin(["", *rows.seed])])
+    return pd.concat([*frames, rows], ignore_index=True)
 
 
 def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
@@ -316,13 +325,16 @@ def clusters(
     return scored.style.format(precision=1, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
-def geometry(plan: Plan, done: pd.DataFrame, *, paper: str, table: str, figure: str = "") -> tuple[pd.DataFrame, str]:
+def geometry(
+    plan: Plan, done: pd.DataFrame, *, paper: str, table: str, figure: str = "", shown: str = "10,000 sentences"
+) -> tuple[pd.DataFrame, str]:
     """Alignment and uniformity on the dev pairs at every dev evaluation: see `history`.
 
-    figure: of the paper, in front of the table's name where a notebook has several such tables.
+    figure: of the paper, in front of the table's name where a notebook has several such tables. shown: empty
+        shows all.
     """
     note = "Alignment and uniformity on the dev pairs at every dev evaluation, x 100."
-    names = [f"{figure}, {name}" if figure else name for name in (table, "10,000 sentences")]
+    names = [f"{figure}, {name}" if figure else name for name in (table, shown)]
     about = {"paper": paper, "name": "geometry", "note": note, "table": names[0], "shown": names[1]}
     return history(plan, done, ["alignment", "uniformity"], **about)
 
@@ -353,8 +365,10 @@ def cluster_map(
     return [(key, part[columns]) for key, part in shown.groupby(["table", "backbone"], sort=False)]
 
 
-def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, note: str) -> pd.DataFrame:
-    """Publish the dev scores of groups of runs as <paper>_dev, and set them beside those of profile small.
+def dev_scores(
+    plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, note: str, name: str = "dev"
+) -> pd.DataFrame:
+    """Publish the dev scores of groups of runs as <paper>_<name>, and set them beside those of profile small.
 
     Args:
         groups: table -> what `Plan.runs` gives, with a column method.
@@ -364,9 +378,11 @@ def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, no
         Mean over the seeds.
     """
     done = pd.concat([frame.assign(table=table) for table, frame in groups.items()])
-    here = store.dev_rows(done, paper=paper)
-    plan.publish(here, f"{paper}_dev", note)
-    known = store.published("small", f"{paper}_dev")
+    here = pd.DataFrame(columns=store.ROW_COLUMNS)
+    if len(done):
+        here = store.dev_rows(done, paper=paper)
+        plan.publish(here, f"{paper}_{name}", note)
+    known = store.published("small", f"{paper}_{name}")
     known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
     both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")]).astype({"value": float})
     table = both.pivot_table(index=["table", "method"], columns="where", values="value", sort=False)
@@ -377,9 +393,11 @@ def dev_scores(plan: Plan, groups: Mapping[str, pd.DataFrame], *, paper: str, no
     return table.reindex(order)
 
 
-def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler:
+def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler | str:
     """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
-    come first, sorted."""
+    come first, sorted. A sentence where there are neither."""
+    if paper is None and name not in [key[0] for key in table.index]:
+        return "not measured yet"
     one = table.loc[name].dropna(axis=1, how="all")
     if paper is not None:
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))

@@ -1,6 +1,7 @@
 """Operations counted by hand."""
 
 import pytest
+import torch
 
 from lib.analysis import cost
 from lib.encoders import SentenceEncoder

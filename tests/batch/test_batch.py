@@ -288,6 +288,8 @@ WRONG = {
     },
     "5_jtcse": {
         "layer_counts=[5]": "does not divide the 6 layers",
+        "layer_norm_counts=[7]": "layer_norms_removed 7 is more than the 6 layers",
+        "loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown",
         "views=[nonsense, shuffle]": "nonsense",
         "added_task=nonsense": "nonsense",
         "third=./nowhere": "neither an existing folder",

@@ -1,0 +1,247 @@
+"""What the notebook of twin encoders (TNCSE, JTCSE) plans, measures and shows: two stages, sums and their parts, layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from pandas.io.formats.style import Styler
+
+from lib.analysis.attention import ENERGY_READINGS, cls_energies, token_shares
+from lib.analysis.energy import COLUMNS as ENERGY_COLUMNS
+from lib.analysis.papers import gain_table
+from lib.checks import check_choice
+from lib.config import RunConfig
+from lib.encoders import SentenceEncoder, ensemble
+from lib.runs import store, times
+from lib.runs.plan import Plan, PlannedRun
+from lib.runs.tables import DECIMALS, headlines
+
+PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
+SHARE_COLUMNS = ["backbone", "encoder", "seed", "layer_from_1", "group", "tokens", "value", "run_id"]
+OLDER = {"jtcse_cls_energy": "jtcse_energy", "jtcse_token_shares": "jtcse_attention"}  # their column layer starts at 0
+
+
+def first_stage(
+    plan: Plan,
+    group: str,
+    single: RunConfig,
+    views: Sequence[Mapping[str, Any]],
+    seed: int,
+    names: Sequence[str] = ("SimCSE I", "SimCSE II"),
+) -> dict[str, PlannedRun]:
+    """Plan encoder I and II, each by SimCSE's loss on its own view of the text: what a run of stage 2 `starts` from.
+
+    views: what they change in `single`, augmentation and learning rate. names: their labels `method`.
+    """
+    both = plan.variants(group, single, dict(zip(names, views, strict=True)), [seed])
+    return dict(zip(("backbone", "second_backbone"), both, strict=True))
+
+
+def only_terms(names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Table X: combinations of terms (`NCE+ICTM`) -> the weights of the terms that each leaves out, 0.
+
+    Raises:
+        ConfigError: a term is unknown.
+    """
+    changes = {}
+    for name in names:
+        terms = name.split("+")
+        for term in terms:
+            check_choice("a term of loss_terms", term, TERMS)
+        changes[name] = {f"{term.lower()}_weight": 0.0 for term in TERMS if term not in terms}
+    return changes
+
+
+def choice(
+    plan: Plan,
+    group: str,
+    single: RunConfig,
+    joint: RunConfig,
+    student: RunConfig,
+    views: Sequence[Mapping[str, Any]],
+    methods: Mapping[str, Mapping[str, Any]],
+    rates: Sequence[float],
+    student_rates: Sequence[float],
+    seed: int,
+) -> None:
+    """Plan what the learning rates of stage 2 and of the student are chosen from, their own among them. Without `rates`
+    nothing is planned.
+
+    views: see `first_stage`. methods: name -> what it changes in `joint`; the student learns from the last one.
+    """
+    start = first_stage(plan, group, single, views, seed, ["encoder I", "encoder II"]) if len(rates) else {}
+    tried = [joint.learning_rate, *rates] if len(rates) else []
+    trials = plan.rates(group, joint, methods, tried, [seed], starts=start)
+    own = [one for one in trials if one.config.learning_rate == joint.learning_rate]
+    for teacher in own[-1:]:
+        tried = [student.learning_rate, *student_rates]
+        plan.rates(group, student, {"D": {}}, tried, [seed], starts={"teacher": teacher})
+
+
+def added_sentences(
+    plan: Plan,
+    group: str,
+    single: RunConfig,
+    joint: RunConfig,
+    views: Sequence[Mapping[str, Any]],
+    methods: Mapping[str, Mapping[str, Any]],
+    task: str,
+    seed: int,
+) -> None:
+    """Plan Table VIII: both stages without and with the sentences of a task. With them once for as many steps as without,
+    which is the control, and once for one pass over all. An empty task plans nothing.
+
+    views: see `first_stage`. methods: of stage 2, name -> what it changes in `joint`.
+    """
+    base = single.corpus.partition("+")[0]
+    mixed, steps = {"corpus": f"{base}+{task}"}, {"max_steps": times.steps(single.replace(corpus=base))}
+    arms = {"": {"corpus": base}, f" with {task}, as many steps": mixed | steps, f" with {task}, one pass": mixed}
+    plan.variants(group, single, {}, [])
+    for after, change in arms.items() if task else ():
+        names = [f"SimCSE I{after}", f"SimCSE II{after}"]
+        start = first_stage(plan, group, single.replace(**change), views, seed, names)
+        changes = {name + after: arguments for name, arguments in methods.items()}
+        plan.variants(group, joint.replace(**change), changes, [seed], starts=start)
+
+
+def encoders(done: pd.DataFrame, sums: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """Every encoder of the runs of one seed, in memory: those of a sum (`JTCSE I`, `JTCSE II`) stand before it.
+
+    Args:
+        done: what `Plan.runs` gives, with a column method. sums: name of a further sum -> methods that are added.
+
+    Returns:
+        method, seed, run_id and, in column run, the encoder.
+    """
+    rows = []
+    for one in done.itertuples():
+        encoder, labels = one.run.encoder(), {"seed": one.seed, "run_id": one.run.id}
+        if isinstance(encoder, ensemble.EncoderSum):
+            parts = zip(("I", "II"), encoder.encoders, strict=True)
+            rows += [{"method": f"{one.method} {number}", **labels, "run": part} for number, part in parts]
+        rows.append({"method": one.method, **labels, "run": encoder})
+    known = {row["method"]: row for row in rows}
+    for name, added in sums.items():
+        rows.append(known[added[0]] | {"method": name, "run": ensemble.EncoderSum([known[n]["run"] for n in added])})
+    return pd.DataFrame(rows)
+
+
+def measure(
+    plan: Plan,
+    done: pd.DataFrame,
+    untuned: SentenceEncoder,
+    texts: Sequence[str],
+    *,
+    sums: Mapping[str, Sequence[str]],
+    note: str,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Score every encoder of every seed, and read E_CLS and attention of those that are no sum; publish all three.
+
+    Args:
+        done, sums: see `encoders`. texts: whose E_CLS and attention are read. note: for the scores.
+
+    Returns:
+        Result rows of this run; E_CLS (ENERGY_COLUMNS) and shares of attention (SHARE_COLUMNS) of profile small, or of
+        this run where that has nothing; x 100.
+    """
+    first = pd.DataFrame([{"method": "untuned, cls", "seed": "", "run_id": "", "run": untuned}])
+    scores, energies, shares = [], [], []
+    for seed in ["", *done.seed.unique()]:
+        for one in (encoders(done[done.seed == seed], sums) if seed != "" else first).itertuples():
+            labels = {"seed": str(one.seed), "run_id": one.run_id}
+            scores.append(plan.score(one.run, method=one.method, paper=PAPER, **labels))
+            if isinstance(one.run, SentenceEncoder):
+                labels |= {"encoder": one.method.removesuffix(", cls"), "backbone": scores[-1].backbone.iloc[0]}
+                for reading in ENERGY_READINGS:
+                    values = cls_energies(one.run, texts, reading=reading).mul(100).rename("value").reset_index()
+                    energies.append(values.assign(reading=reading, **labels)[ENERGY_COLUMNS])
+                received = token_shares(one.run, texts)
+                received = received.assign(value=100 * received.share, tokens=(100 * received.tokens).round(2))
+                shares.append(received.assign(**labels)[SHARE_COLUMNS])
+    rows = pd.concat(scores, ignore_index=True)
+    plan.publish(rows, PAPER, note)
+    about = "first sentences of the dev pairs, without dropout; layers from 1; x 100."
+    energy = _by_layer(plan, pd.concat(energies), "jtcse_cls_energy", f"E_CLS (JTCSE, Eq. 6) of two readings, {about}")
+    note = f"Share of attention that groups of tokens receive, {about}"
+    return rows, energy, _by_layer(plan, pd.concat(shares), "jtcse_token_shares", note)
+
+
+def _by_layer(plan: Plan, here: pd.DataFrame, name: str, note: str) -> pd.DataFrame:
+    """Publish rows with layers from 1; those of profile small, with older ones of encoders that were not read again."""
+    plan.publish(here, name, note)
+    known = store.published("small", name, columns=list(here))
+    shares = ["group", "tokens"] if "group" in here else []
+    kept = ["backbone", "layer", *shares, "value", "encoder", "seed", "run_id"]
+    older = store.published("small", OLDER[name], columns=kept)
+    older = older[~older.backbone.isin(known.backbone)]
+    older = older.assign(layer_from_1=older.layer + 1, **({} if shares else {"reading": ENERGY_READINGS[0]}))
+    both = pd.concat([frame for frame in (older[list(here)], known) if len(frame)] or [here], ignore_index=True)
+    return both.astype({"seed": str})
+
+
+def pairwise_gains(rows: pd.DataFrame, order: Sequence[str]) -> Styler:
+    """The gain of every method over each that stands before it in `order`, with its 95 % interval, by encoder.
+
+    rows: headlines of one profile; gains pair equal seeds (`papers.gain_table`).
+    """
+    rows, columns = rows[rows.method.isin(order)], {}
+    for at, over in enumerate(order[:-1], start=1):
+        gained = gain_table(rows, over=over, value="value", by=["backbone", "method"]).dropna(subset="gain")
+        gained = gained[gained.index.isin(order[at:], level="method")]
+        low, high = (gained[f"95 % {end}"].map("{:.2f}".format) for end in ("low", "high"))
+        interval = (" [" + low + ", " + high + "]").where(gained["95 % low"].notna(), "")
+        columns[f"over {over}"] = gained.gain.map("{:+.2f}".format) + interval
+    table = pd.DataFrame(columns).reindex(list(order[1:]), level="method")
+    seeds = [f"{backbone} {count} seeds" for backbone, count in rows.groupby("backbone").seed.nunique().items()]
+    about = f"profile {', '.join(rows.profile.unique())}, average of seven STS tasks, test, {', '.join(seeds)}"
+    caption = f"{about}: points over each with the same seed"
+    return table.style.format(na_rep="").set_caption(f"{caption}: mean and 95 % interval (Student's t)")
+
+
+def ablation(
+    plan: Plan,
+    done: pd.DataFrame,
+    *,
+    table: str,
+    note: str,
+    main: pd.DataFrame | None = None,
+    same: Mapping[str, str] | None = None,
+    printed: pd.Series | None = None,
+    older: Mapping[str, str] | None = None,
+) -> Styler | str:
+    """Score an ablation on the plan's STS tasks, publish it as jtcse_ablations, and set it beside profile small.
+
+    Args:
+        done: method, seed, run_id and, in column run, runs or encoders; may be empty.
+        main: result rows of the main table. same: its methods that belong here too -> their names here.
+        printed: the paper's values by method. older: regular expressions -> names of published methods as of now.
+
+    Returns:
+        Means over the seeds: a column for the paper, for each encoder of profile small, and for this run.
+    """
+    labels, seeds = {"paper": PAPER, "table": table}, {*done.seed.astype(str)}
+    rows = [
+        plan.score(one.run, method=one.method, seed=str(one.seed), run_id=one.run_id, **labels)
+        for one in done.itertuples()
+    ]
+    if rows and same:
+        again = main[main.method.isin(same) & main.seed.isin(seeds)]
+        rows.append(again.assign(table=table, method=again.method.map(same)))
+    known = store.published("small", f"{PAPER}_ablations").query("table == @table")
+    here = pd.concat(rows, ignore_index=True) if rows else known[:0]
+    plan.publish(here[here.aggregation == "all"], f"{PAPER}_ablations", f"{table}: {note}")
+    known = known.assign(method=known.method.replace(older or {}, regex=True))
+    both = headlines(pd.concat([known, here], ignore_index=True))
+    both = both.drop_duplicates(["profile", "backbone", "method", "seed"], keep="last")
+    if not len(both) and printed is None:
+        return "not measured yet"
+    both["where"] = both.profile + ", " + both.backbone
+    shown = both.pivot_table(index="method", columns="where", values="value", sort=False)
+    if printed is not None:
+        shown = pd.concat([printed.rename("paper, BERT-base"), shown], axis=1)
+    seeds = both.groupby("where", sort=False).seed.unique()
+    seeds = "; ".join(f"{where}: seed {', '.join(names)}" for where, names in seeds.items())
+    about = "average of seven STS tasks (demo: its own pairs), test, Spearman x 100"
+    return shown.style.format(precision=DECIMALS, na_rep="").set_caption(f"{table}, {about}; {seeds}")
