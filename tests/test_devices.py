@@ -103,12 +103,14 @@ ANALYSIS = {
     attention.pair_table: lambda g: attention.pair_table({"a": g.encoder}, {"b": (g.first, g.second)}, **LAYERS),
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
     attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
+    attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
     attention.log_attention_spread: lambda g: attention.log_attention_spread(g.encoder, g.texts),
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).cosine.to_numpy(),
+    smoothing.by_layer: lambda g: smoothing.by_layer({"a": g.encoder}, g.texts).value.to_numpy(),
     smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),
     smoothing.token_similarity: lambda g: smoothing.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
     redundancy.dimension_statistics: lambda g: list(
@@ -130,6 +132,7 @@ MODES = transfer.SETTINGS.values()
 EVALUATION = {
     interface.encode_distinct: lambda g: interface.encode_distinct(g.encoder.encode, g.texts),
     sts.evaluate_sts: lambda g: sts.evaluate_sts(g.encoder.encode, [g.task]),
+    sts.evaluate_pair: lambda g: sts.evaluate_pair(g.encoder.encode, g.task, "demo", 1).value.to_numpy(),
     dev_metrics: lambda g: dev_metrics(g.encoder.encode, g.task),
     in_domain_retrieval: lambda g: in_domain_retrieval(g.encoder.encode, g.first, g.second, g.gold),
     top_k: lambda g: top_k(g.vectors[0][:3], g.vectors[0], 2),
