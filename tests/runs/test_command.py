@@ -41,6 +41,7 @@ def test_a_parameter_file_trains_its_method(path):
         "4": "msse",
         "5": "jtcse",
         "6": "three_r(simcse)",
+        "7": "simcse",
         "9": "mlm",
     }
     assert read(path).method == methods[path.name[0]]
