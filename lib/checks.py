@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import errno
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, get_type_hints
@@ -16,11 +18,41 @@ class ConfigError(Exception):
 
 
 class DataError(Exception):
-    """Data is missing, truncated, empty or in another format; the message says where and what to do."""
+    """Data is missing, truncated, empty or in another format, or a file cannot be read or written; the message says where
+    and what to do."""
 
 
 class EncoderError(Exception):
     """A backbone cannot be loaded, or cannot do what was asked of it."""
+
+
+WHOLE = 2**31 - 1  # largest whole number of a parameter that has no other limit
+# What to do when the system refuses a file.
+ADVICE = {
+    errno.ENOSPC: "free some space on that disk and start the same command again",
+    errno.EDQUOT: "free some of your quota and start the same command again",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f) and start the same command again",
+    errno.EIO: "the disk may be damaged: choose another one",
+    errno.EROFS: "choose a folder that can be written",
+    errno.EACCES: "change its permissions, or choose another file or folder",
+    errno.EPERM: "change its permissions, or choose another file or folder",
+    errno.ENOENT: "correct the path, or choose another one",
+    errno.ENOTDIR: "something on this path is no folder: move it or choose another path",
+    errno.EISDIR: "it is a folder: move it or choose another path",
+    errno.EEXIST: "something else has this name: move it or choose another path",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ELOOP: "a link leads back to itself: remove it",
+    errno.EMFILE: "raise the limit on open files (ulimit -n) and start the same command again",
+}
+
+
+def refusal(error: OSError) -> str:
+    """One sentence for a file that the system does not let us read or write: which, why, and what to do."""
+    if error.errno not in ADVICE:
+        return f"{' '.join(str(error).split())[:400]}: check the file, the disk or the network."
+    where = str(error.filename or "the output of this command")
+    where = where if len(where) <= 200 else f"{where[:100]}...{where[-80:]}"
+    return f"{where} cannot be read or written ({os.strerror(error.errno)}): {ADVICE[error.errno]}."
 
 
 @cache
@@ -32,17 +64,47 @@ def fit(name: str, kind: Any, value: Any) -> Any:
     """`value` as an instance of the type `kind`: a whole number becomes a float where one is wanted, nothing else changes.
 
     Raises:
-        ConfigError: the value has another type.
+        ConfigError: the value has another type, or holds a text that no file can hold.
     """
+    if odd := next((text for text in _texts(value) if "\0" in text or not _is_unicode(text)), ""):
+        raise ConfigError(f"{name} holds {odd!r}, with a character that no text has: write it without.")
     try:
         return _adapter(kind).validate_python(value)
     except ValidationError:
         wanted, hint = kind.__name__ if type(kind) is type else str(kind), ""
-        if "float" in wanted and "'" in repr(value):
-            hint = " (YAML reads 1e-5 as text: write 1.0e-5)"
+        if "float" in wanted and (text := next(filter(None, map(_as_yaml, _texts(value))), "")):
+            hint = f" (YAML reads {text[0]} as text: write {text[1]})"
         elif wanted.startswith("str"):
             hint = " (put it in quotes)"
-        raise ConfigError(f"{name} must be {wanted}, not {value!r}{hint}.") from None
+        shown = repr(value)
+        shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+        raise ConfigError(f"{name} must be {wanted}, not {shown}{hint}.") from None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a value, its lists and its mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.items() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it can be written: half of a surrogate pair cannot."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _as_yaml(text: str) -> tuple[str, str] | None:
+    """A text that is a number, and how YAML reads it as one: with a point, and a sign in the exponent."""
+    try:
+        mantissa, _, exponent = text.lower().partition("e")
+        number = float(f"{mantissa}e{exponent or 0}")
+    except ValueError:
+        return None
+    if number in (float("inf"), float("-inf")) or number != number:
+        return None
+    return text, f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent or 0):+d}"
 
 
 def check_types(instance: Any) -> None:
@@ -64,15 +126,24 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def check_range(name: str, value: float, low: float, high: float = float("inf"), *, above: bool = False) -> None:
-    """Raise ConfigError when value is infinite or lies outside [low, high], or (low, high] with `above`."""
+    """Raise ConfigError when value is infinite or lies outside [low, high], or (low, high] with `above`; whole numbers
+    end at WHOLE where no other limit is given."""
+    no_limit = high == float("inf")
+    high = WHOLE if no_limit and isinstance(value, int) else high
     high_enough = low < value if above else low <= value
     if not (high_enough and value <= high and value != float("inf")):
-        bounds = f"{'above' if above else 'at least'} {low:g}"
-        if high != float("inf"):
-            bounds += f", at most {high:g}"
+        bounds = f"{'above' if above else 'at least'} {_written(low)}"
+        if not no_limit or high < value < float("inf"):
+            bounds += f", at most {_written(high)}"
         elif value == high:
             bounds += " and finite"
-        raise ConfigError(f"{name} must be {bounds}; got {value:g}.")
+        raise ConfigError(f"{name} must be {bounds}; got {_written(value)}.")
+
+
+def _written(number: float) -> str:
+    if not isinstance(number, int):
+        return f"{number:g}"
+    return f"{number:,}" if abs(number) < 10**18 else "a whole number of more than 18 digits"
 
 
 def check_seeds(seeds: Sequence[int], choice: Sequence[int], parameter: str = "choice_seed") -> None:

@@ -12,6 +12,7 @@ TOOLS = {"checks", "paths", "progress", "session", "distributed"}
 MAY_IMPORT = {
     "checks": set(),
     "paths": {"checks"},
+    "command": {"checks"},
     "progress": set(),
     "session": {"paths"},
     "distributed": set(),
@@ -26,7 +27,7 @@ MAY_IMPORT = {
     "figures": {"paths"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
-    "batch": TOOLS | {"config", "analysis", "runs"},
+    "batch": TOOLS | {"command", "config", "analysis", "runs"},
     "export": {"checks", "runs"},
     "encode": TOOLS | {"data", "encoders", "runs"},
 }

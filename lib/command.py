@@ -1,0 +1,62 @@
+"""What the commands `python -m lib.batch`, `lib.runs` and `lib.data` share: how they speak, and how they end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from lib.checks import ConfigError, DataError, EncoderError, refusal
+
+DONE, FAILED, REFUSED, INTERRUPTED, NOT_READ = 0, 1, 2, 130, 141
+
+
+def say(text: str) -> None:
+    """One line for the user, beside the output of the command; where nobody can read it, none."""
+    with suppress(OSError):
+        print(" ".join(text.splitlines()), file=sys.stderr, flush=True)
+
+
+def ended(command: Callable[[], int]) -> int:
+    """Call a command; what keeps it from its work is one sentence on stderr. Returns the exit code: the command's own,
+    REFUSED for a wrong parameter or file, INTERRUPTED, or NOT_READ where nobody reads the output any more."""
+    _open_closed_streams()
+    try:
+        code = command()
+        sys.stdout.flush()
+        return code
+    except (ConfigError, DataError, EncoderError) as error:
+        say(str(error))
+        return REFUSED
+    except BrokenPipeError:
+        return NOT_READ
+    except OSError as error:
+        say(refusal(error))
+        return REFUSED
+    except KeyboardInterrupt:
+        say("Interrupted; start the same command again: what is finished is kept, and an interrupted run resumes.")
+        return INTERRUPTED
+    finally:
+        _leave_nothing_unwritten()
+
+
+def _open_closed_streams() -> None:
+    """A stream that was closed leads nowhere, and its number is given to no file that is opened later."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(handle)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf8"))  # noqa: SIM115 -- until the process ends
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")  # a name of a file need not be text
+
+
+def _leave_nothing_unwritten() -> None:
+    """What a full disk or a closed pipe did not take would be tried again, and fail, when the process ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
