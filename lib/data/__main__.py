@@ -17,7 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from lib import paths
-from lib.checks import DataError
+from lib.checks import ConfigError, DataError
+from lib.command import DONE, REFUSED, ended, say
 from lib.data import exemplars, hub, load_corpus, load_sts, load_transfer, pool_writer
 from lib.data.files import manifest, read_lines
 from lib.data.sts import STS_TASKS
@@ -36,7 +37,7 @@ def check(name: str, data_dir: Path) -> str:
 
 def count_words(files: list[str]) -> None:
     """Print the table."""
-    lines = itertools.chain.from_iterable(read_lines(Path(file)) for file in files)
+    lines = itertools.chain.from_iterable(read_lines(paths.expanded(file)) for file in files)
     csv.writer(sys.stdout, lineterminator="\n").writerows([("word", "count"), *exemplars.count_words(lines)])
 
 
@@ -75,25 +76,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--key-variable", default="OPENAI_API_KEY", help="environment variable with the key, if any")
     parser.add_argument("--timeout", type=float, default=60.0, help="of write-pool: seconds for one answer")
     arguments = parser.parse_args(argv)
-    failed = False
-    if arguments.command in commands[2:]:
-        if not arguments.names:
-            parser.exit(2, f"{arguments.command} needs at least one file.\n")
-        try:
-            if arguments.command == "count-words":
-                count_words(arguments.names)
-            elif arguments.command == "write-pool":
-                print(write_pool(arguments))
-            else:
-                for file in arguments.names:
-                    print(check_pool(file, arguments.words))
-        except DataError as error:
-            parser.exit(1, f"{error}\n")
-        return 0
-    try:
-        data_dir = paths.data_dir(arguments.data_dir)
-    except DataError as error:
-        parser.exit(2, f"{error}\n")
+    return ended(lambda: _done(arguments, names))
+
+
+def _done(arguments: argparse.Namespace, names: list[str]) -> int:
+    if arguments.command in ("fetch", "check"):
+        return _all_checked(arguments, names)
+    if not arguments.names:
+        raise ConfigError(f"{arguments.command} needs at least one file.")
+    if arguments.command == "count-words":
+        count_words(arguments.names)
+    elif arguments.command == "write-pool":
+        print(write_pool(arguments))
+    else:
+        for file in arguments.names:
+            print(check_pool(file, arguments.words))
+    return DONE
+
+
+def _all_checked(arguments: argparse.Namespace, names: list[str]) -> int:
+    """Fetch or check one after the other; a failure does not stop the rest."""
+    code, data_dir = DONE, paths.data_dir(arguments.data_dir)
     for name in arguments.names or names:
         try:
             if arguments.command == "fetch":
@@ -102,9 +105,9 @@ def main(argv: list[str] | None = None) -> int:
                 raise DataError(f"{name!r} is not known: choose from {', '.join(names)}.")
             print(check(name, data_dir))
         except DataError as error:
-            failed = True
-            print(error, file=sys.stderr)
-    return int(failed)
+            code = REFUSED
+            say(str(error))
+    return code
 
 
 if __name__ == "__main__":

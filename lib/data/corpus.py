@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
 import numpy as np
 
+from lib import paths
 from lib.checks import DataError
 from lib.data import demo, hub
-from lib.data.files import expect_count, is_text, manifest, read_counted, read_lines
+from lib.data.files import expect_count, is_text, manifest, read_counted, read_table, suffixes
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
-WORDS_OF_A_NAME = 4  # of a column at most; more of them are a sentence that stands where the header should
+ROLE_NAMES = {*ROLES, "negative"}
+NAME = re.compile(r"[^\W\d][\w.:-]*( \w)?")  # of a column: one word, perhaps with a number; anything else is a text
+TEXT_NAME = re.compile(  # what columns of texts are called: known from a word that is itself a text
+    r"(sent|sentence|text|premise|hypothesis|query|question|answer|document|passage|title|body|anchor|positive|negative|"
+    r"hard_neg|first|second|original|paraphrase|source|target|caption|word|phrase|a|b|c)[ _-]?\w?",
+    re.IGNORECASE,
+)
+LABEL_NAME = re.compile(
+    r"(gold_?)?(label|score|rating|class|category|similarity|relatedness\w*|entailment_judgment|stars?)s?|(\w+_)?(id|idx|index)",
+    re.IGNORECASE,
+)
+NUMBER = re.compile(r"([\W\d_]|(?<=\d)[eETZ])*")  # or a date, or a share: 1e-3, "4,5", 50 %
+ROWS_OF_A_LABEL, LONGEST_LABEL = (4, 50), 20  # rows per value from which values of one word, of several are labels
+OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".xml", ".html", ".pdf"}
+OTHER_FORMATS |= {".docx", ".doc", ".zip", ".tar", ".tgz", ".bz2", ".xz", ".zst", ".npy", ".pkl", ".ipynb", ".yaml"}
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
 
 
@@ -79,55 +93,99 @@ class Corpus:
 
 def _read_table(path: Path) -> Corpus:
     """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
-    text = "\n".join(read_lines(path))
-    reader = csv.reader(io.StringIO(text), delimiter="\t" if ".tsv" in path.suffixes else ",")
-    try:
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
-    except csv.Error as error:
-        raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
+    rows = [(line, [cell.strip() for cell in row]) for line, row in read_table(path)]
     if not rows:
         raise DataError(f"{path} is empty.")
     (_, header), *rows = rows
     if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
         header = list(ROLES)
     named = header[0] == "anchor"
-    if not named and len(header) not in (2, 3):
+    if not named and (ROLE_NAMES & {*header} or len(header) not in (2, 3)):
         raise DataError(
             f"{path}: the header has {len(header)} columns {header}; give 2 columns (pairs), 3 (sent0,sent1,hard_neg), "
             "or any number under a header of roles that begins with anchor (anchor,positive,...)."
-        )
-    if not named and (sentence := next((cell for cell in header if len(cell.split()) > WORDS_OF_A_NAME), "")):
-        raise DataError(
-            f"{path}: line 1 is a header, and {sentence!r} is no name of a column: write sent0,sent1 above it."
         )
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     for line, row in rows:
         if len(row) != len(header):
             raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(header)}.")
+        for cell in row:
+            if "\n" in cell:
+                raise DataError(f"{path}, line {line}: a cell goes over several lines; is a quote sign left open?")
+            if cell and not is_text(cell):
+                raise DataError(f"{path}, line {line}: the cell {cell!r} has no visible character.")
     columns = [[row[i] or " " for _, row in rows] for i in range(len(header))]
-    for name, column in zip(header, columns, strict=True):
-        if column and not named and all(cell.lstrip("-").replace(".", "", 1).isdecimal() for cell in column):
-            raise DataError(f"{path}: column {name!r} holds numbers alone, not text: take it out of the table.")
+    _check_columns(str(path), header, columns)
+    if not named:
+        _check_header(path, header, columns)
     return Corpus(path.name, columns, header if named else ())
+
+
+def _check_header(path: Path, header: Sequence[str], columns: Sequence[Sequence[str]]) -> None:
+    """Raise DataError where the first line is a row, or names a column that is no text."""
+    for name, column in zip(header, columns, strict=True):
+        if LABEL_NAME.fullmatch(name):
+            raise DataError(f"{path}: column {name!r} is no text by its name: take it out of the table.")
+        are_words = column and not any(" " in cell.strip() for cell in column)
+        if not NAME.fullmatch(name) or (are_words and not TEXT_NAME.fullmatch(name)):
+            raise DataError(
+                f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above it."
+            )
+
+
+def _check_columns(source: str, names: Iterable[str], columns: Iterable[Sequence[str]]) -> None:
+    """Raise DataError for a column that holds something else than texts, or one text alone."""
+    for name, column in zip(names, columns, strict=False):
+        values = set(column)
+        if len(values) < 2:
+            fault = f"are the same, {column[0][:60]!r}" if len(column) > 1 else ""
+        elif all(map(NUMBER.fullmatch, values)):
+            fault = "are numbers, dates or signs alone"
+        else:
+            are_words = not any(" " in value or len(value) > LONGEST_LABEL for value in values)
+            is_few = len(values) * ROWS_OF_A_LABEL[0 if are_words else 1] <= len(column)
+            fault = f"are {len(values)} labels, {', '.join(sorted(values)[:3])}" if is_few else ""
+        if fault:
+            raise DataError(f"{source}: all {len(column):,} rows of {name!r} {fault}: give a column of texts.")
 
 
 def _read(files: Sequence[Path]) -> Corpus:
     """A table, or text files with one sentence a line; lines without a visible character are dropped."""
-    if not any({".csv", ".tsv"} & set(file.suffixes) for file in files):
-        lines = [line.strip() for file in files for line in read_counted(file, manifest()["corpora"].get(file.name))]
-        return Corpus(", ".join(file.name for file in files), [[line for line in lines if is_text(line)]])
+    for file in files:
+        if other := OTHER_FORMATS & suffixes(file):
+            raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
+    if not any({".csv", ".tsv"} & suffixes(file) for file in files):
+        lines = []
+        for file in files:
+            read = [line.strip() for line in read_counted(file, manifest()["corpora"].get(file.name))]
+            if read and (read[0].startswith('{"') or _is_header(read[0])):
+                raise DataError(
+                    f"{file}, line 1: {read[0][:60]!r} begins a table, not sentences: name it .csv or .tsv."
+                )
+            lines += filter(is_text, read)
+        return Corpus(", ".join(file.name for file in files), [lines])
     if len(files) > 1:
         raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
     return _read_table(files[0])
 
 
+def _is_header(line: str) -> bool:
+    """Whether it names columns, in place of a sentence."""
+    names = [name.strip(' "') for name in re.split(r"[,\t;]", line)]
+    return len(names) > 1 and all(TEXT_NAME.fullmatch(name) or LABEL_NAME.fullmatch(name) for name in names)
+
+
 def _matching(pattern: str, data_dir: Path) -> list[Path]:
-    names = glob(os.path.expanduser(pattern), root_dir=data_dir, recursive=True)
-    files = sorted(data_dir / name for name in names)
-    if not files or not files[0].is_file():
+    """The file of this name, else those that the pattern fits."""
+    path = paths.expanded(pattern)
+    if os.path.isfile(data_dir / path):
+        return [data_dir / path]
+    files = sorted(data_dir / name for name in glob(str(path), root_dir=data_dir, recursive=True)) if pattern else []
+    if not files or not os.path.isfile(files[0]):
+        shown = pattern if len(pattern) <= 200 else f"{pattern[:200]}..."
         raise DataError(
-            f"corpus {pattern!r}: no such file (data_dir is {data_dir}); give files or patterns relative to data_dir, "
-            "an absolute path, or one of `demo`, `demo-triples`, `hub:<file>` alone."
+            f"corpus {shown!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns relative to "
+            "data_dir, an absolute path, or one of `demo`, `demo-triples`, `hub:<file>` alone."
         )
     return files
 
@@ -137,10 +195,14 @@ def _from_hub(spec: str, data_dir: Path) -> Corpus:
     if spec in files:
         return _read([hub.fetch(files[spec], data_dir)])
     name, _, columns = spec.partition(":")
+    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        raise DataError(f"corpus 'hub:{spec}': {name!r} is no name of the hub: write hub:<user>/<data set>.")
     named = [item.rpartition("=") for item in columns.split(",") if columns]
     roles = [role for role, _, _ in named] if "=" in columns else []
     Corpus(name, [[]] * (len(named) or 1), roles)  # checks the roles before anything is downloaded
-    return Corpus(name, hub.load_columns(name, [column for _, _, column in named]), roles)
+    corpus = Corpus(name, hub.load_columns(name, [column for _, _, column in named]), roles)
+    _check_columns(spec, corpus.roles, corpus.columns)
+    return corpus
 
 
 def _add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
@@ -175,7 +237,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         DataError: missing, truncated, empty, one text repeated, in another format, or smaller than `size`.
     """
     base, plus, task = spec.rpartition("+")
-    if plus and task in (*STS_TASKS, "demo"):
+    is_file = os.path.isfile(data_dir / paths.expanded(spec))
+    if plus and task in (*STS_TASKS, "demo") and not is_file:
         return _add_sentences(load_corpus(base, data_dir, size=size, seed=seed), task, data_dir)
     if spec == "demo":
         corpus = Corpus("doc strings of the installed packages", [demo.docstring_sentences()["sentence"].tolist()])
@@ -183,13 +246,13 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         corpus = Corpus("demo triples", list(zip(*demo.triples(), strict=True)))
     elif spec.startswith("hub:"):
         corpus = _from_hub(spec.removeprefix("hub:"), data_dir)
+    elif plus and not is_file and (base in ("demo", "demo-triples") or os.path.isfile(data_dir / paths.expanded(base))):
+        raise DataError(f"corpus {spec!r}: STS task {task!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
     else:
-        patterns = [spec] if (data_dir / spec).is_file() else spec.split(",")
+        patterns = [spec] if is_file else spec.split(",")
         files = dict.fromkeys(file for pattern in patterns for file in _matching(pattern.strip(), data_dir))
         corpus = _read(list(files))
+        _check_columns(corpus.name, ["sentences"], corpus.columns if corpus.kind == "sentences" else [])
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")
-    anchors = corpus.columns[0]
-    if len(anchors) > 1 and anchors.count(anchors[0]) == len(anchors):
-        raise DataError(f"{corpus.name}: all {len(anchors):,} rows begin with the same text, {anchors[0][:60]!r}.")
     return corpus.sample(size, seed)

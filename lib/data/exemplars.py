@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from lib import paths
 from lib.checks import DataError
-from lib.data.files import read_lines
+from lib.data.files import read_lines, read_table
 
 FOLDER = paths.root() / "lib" / "assets" / "redundancy"
 PUNCTUATION = string.punctuation + "“”‘’«»–—…"
@@ -34,8 +33,8 @@ def load_words(file: str = "") -> tuple[str, ...]:
         DataError: missing, or another header.
     """
     path = paths.expanded(file) if file else FOLDER / "words.csv"
-    header, *rows = list(csv.reader(read_lines(path))) or [[]]
-    if header != ["word", "count"] or not rows:
+    header, *rows = [row for _, row in read_table(path)] or [[]]
+    if header != ["word", "count"] or not rows or any(len(row) != 2 or not row[0].strip() for row in rows):
         raise DataError(f"{path}: expected a table word,count with a header and at least one row.")
     return tuple(row[0] for row in rows)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,7 +15,7 @@ from typing import Any
 import yaml
 
 from lib import paths
-from lib.checks import DataError
+from lib.checks import DataError, refusal
 
 FETCH_AGAIN = "delete it (for SentEval, the folder senteval/downstream) and run `python -m lib.data fetch`."
 
@@ -29,10 +31,13 @@ def stream_lines(path: Path, *, encoding: str = "utf8") -> Iterator[str]:
     feed ends a line.
 
     Raises:
-        DataError: missing, a truncated or damaged .gz, not in `encoding`, binary, or with carriage returns alone.
+        DataError: missing, unreadable, no file but a pipe or a device, a truncated or damaged .gz, not in `encoding`,
+            binary, or with carriage returns alone.
     """
-    opener, number, line = gzip.open if path.suffix == ".gz" else open, 0, ""
+    opener, number, returns = gzip.open if path.suffix.lower() == ".gz" else open, 0, 0
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise DataError(f"{path} is a pipe or a device where a text file is expected: write it to a file first.")
         with opener(path, "rb") as file:
             for number, raw in enumerate(file, start=1):
                 line = raw.decode(encoding).rstrip("\r\n")
@@ -41,6 +46,7 @@ def stream_lines(path: Path, *, encoding: str = "utf8") -> Iterator[str]:
                 if "\x00" in line:
                     kind = "a NUL character; it is binary or UTF-16"
                     raise DataError(f"{path}, line {number}: {kind}: convert it to {encoding} text.")
+                returns += line.count("\r")
                 yield line
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check data_dir, or run `python -m lib.data fetch`.") from None
@@ -53,13 +59,50 @@ def stream_lines(path: Path, *, encoding: str = "utf8") -> Iterator[str]:
         raise DataError(
             f"{path} is not {encoding} text ({reason}): convert it to {encoding}, or fetch it again."
         ) from error
-    if number == 1 and "\r" in line:
+    except OSError as error:
+        raise DataError(refusal(error)) from error
+    if number and returns >= number:
         raise DataError(f"{path}: its lines end with carriage returns alone: convert them to line feeds.")
 
 
 def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
-    """All lines of `stream_lines`; raises what it raises."""
-    return list(stream_lines(path, encoding=encoding))
+    """All lines of `stream_lines`; raises what it raises, and DataError for Latin-1 that was converted to UTF-8."""
+    lines = list(stream_lines(path, encoding=encoding))
+    odd = [line for line in lines if not line.isascii()] if encoding == "latin-1" else []
+    if odd and all(_is_utf8(line) for line in odd):
+        raise DataError(f"{path} was converted to UTF-8, and is distributed as Latin-1: {FETCH_AGAIN}")
+    return lines
+
+
+def _is_utf8(line: str) -> bool:
+    """Whether a line that was read as Latin-1 is one in UTF-8."""
+    try:
+        return bool(line.encode("latin-1").decode("utf8"))
+    except UnicodeDecodeError:
+        return False
+
+
+def suffixes(path: Path) -> set[str]:
+    """The endings of a file's name, in lower case."""
+    return {suffix.lower() for suffix in path.suffixes}
+
+
+def read_table(path: Path) -> list[tuple[int, list[str]]]:
+    """The rows of a .csv or .tsv file (also as .gz) that are not empty: number of the line where each ends, and cells.
+
+    Raises:
+        DataError: see `read_lines`; a quote sign that is left open or stands inside a cell, or a cell without end.
+    """
+    text = io.StringIO("\n".join(read_lines(path)))
+    reader, rows = csv.reader(text, delimiter="\t" if ".tsv" in suffixes(path) else ",", strict=True), []
+    try:
+        rows += [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise DataError(
+            f"{path}, near line {reader.line_num}: {error}; is a quote sign left open? A cell with quote signs stands in "
+            "quote signs itself, each of its own doubled."
+        ) from error
+    return rows
 
 
 def expect_count(path: Path, count: int, expected: int | None, what: str = "lines") -> None:
@@ -85,9 +128,18 @@ def is_text(text: str) -> bool:
     return any(unicodedata.category(character)[0] not in "ZC" for character in text)
 
 
+def check_texts(place: str, *texts: str) -> None:
+    """Raise DataError, naming the place, when there is nothing to read in one of the texts."""
+    if not all(map(is_text, texts)):
+        raise DataError(f"{place} has no visible character.")
+
+
 def cached(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:
     """`paths.made_once` for a path in the cache; DataError when the cache cannot be written."""
-    try:
-        return paths.made_once(path, make, folder=folder)
-    except OSError as error:
-        raise DataError(f"the cache {path.parent} cannot be written ({error}): set CSE_CACHE.") from error
+    if not path.exists():
+        try:
+            paths.check_writable(path.parent)
+        except DataError as error:
+            reason = str(error).rstrip(".")
+            raise DataError(f"the cache {path.parent} cannot be written ({reason}): set CSE_CACHE.") from error
+    return paths.made_once(path, make, folder=folder)

@@ -35,7 +35,7 @@ def _unpack(downloaded: Path, folder: Path) -> None:
                 archive.extractall(whole, filter="data")
         except (tarfile.TarError, EOFError) as error:
             raise DataError(f"{downloaded} is truncated or damaged ({error}): delete it and fetch again.") from error
-        downstream = min(Path(whole).rglob("downstream"), default=None)
+        downstream = min((path for path in Path(whole).rglob("downstream") if path.is_dir()), default=None)
         if downstream is None:
             raise DataError(f"{downloaded}: no folder 'downstream' in the archive.")
         folder.rmdir()

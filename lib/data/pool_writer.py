@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 import re
 import urllib.error
 import urllib.parse
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lib import paths
 from lib.checks import DataError
 from lib.data.exemplars import LONGEST, load_pool, pool_faults, rare_words
 
@@ -27,30 +30,43 @@ def ask(endpoint: str, model: str, prompt: str, *, key: str = "", timeout: float
 
     Args:
         endpoint: base URL, for example http://localhost:8000/v1; /chat/completions is added. http and https alone.
-        key: sent as a bearer token; never printed.
-        timeout: seconds.
+        key: sent as a bearer token, without the white space around it; never printed.
+        timeout: seconds, at most a day.
 
     Raises:
-        DataError: no answer in time, a refusal, or an answer in another form: one sentence with the endpoint.
+        DataError: an endpoint, key or timeout that cannot be one, no answer in time, a refusal, or an answer in another form: one sentence with the endpoint.
     """
-    url = f"{endpoint.rstrip('/')}/chat/completions"
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise DataError(f"endpoint {endpoint!r} must begin with http:// or https://.")
+    url, key = f"{endpoint.rstrip('/')}/chat/completions", key.strip()
+    if not re.fullmatch(r"https?://[!-~]+", url) or not _has_host(url):
+        raise DataError(f"endpoint {endpoint!r} must begin with http:// or https://, and a server's name.")
+    if not re.fullmatch(r"[!-~]*", key):
+        raise DataError("the key has a character that no key has, such as a space: set its variable again.")
+    if not 0 < timeout <= 86_400:
+        raise DataError(f"timeout {timeout:g} must be above 0 and at most 86,400 seconds.")
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]}).encode()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     try:
         with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=timeout) as answer:  # noqa: S310
             content = json.load(answer)["choices"][0]["message"]["content"]
+            json.dumps(content, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except urllib.error.HTTPError as error:
         reason = error.read(300).decode("utf8", "replace")
         raise DataError(f"{url} refused the request ({error.code}): {' '.join(reason.split())}") from error
-    except (TimeoutError, urllib.error.URLError, ConnectionError) as error:
+    except (OSError, http.client.HTTPException) as error:
         raise DataError(f"{url} gave no answer in {timeout:g} s ({error}): is the address right?") from error
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise DataError(f"{url} answered in another form than choices[0].message.content: {error!r}.") from error
     if not isinstance(content, str):
         raise DataError(f"{url} answered without a text; the model may have refused.")
     return content
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        return bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def sentences_of(answer: str) -> list[str]:
@@ -62,7 +78,7 @@ def sentences_of(answer: str) -> list[str]:
 def write_pool(
     path: Path, words: Sequence[str], answer: Callable[[str], str], *, draw: int = DRAW, seed: int = 0, calls: int = 200
 ) -> int:
-    """Ask until every word occurs twice, and write every sentence as it comes; a file that is there is gone on with.
+    """Ask until every word occurs twice, and write every sentence as it comes; a file of an earlier call is gone on with.
 
     Args:
         answer: prompt -> text, see `ask`.
@@ -73,8 +89,12 @@ def write_pool(
         How many sentences the pool has.
 
     Raises:
-        DataError: `calls` were not enough, or an answer fails; what was written stays.
+        DataError: the file is somebody else's or cannot be written, before anything is asked; `calls` were not enough, or
+            an answer fails; what was written stays.
     """
+    if os.path.lexists(path) and not paths.seal_of(path).is_file():
+        raise DataError(f"{path} is there already and was not written by this command: choose another file.")
+    paths.check_writable(path.parent)
     pool = list(load_pool(str(path))) if path.is_file() else []
     random = np.random.default_rng([seed, len(pool)])
     for _ in range(calls):
@@ -87,8 +107,8 @@ def write_pool(
         prompt = PROMPT.format(sentences=PER_CALL, longest=LONGEST, words=", ".join(random.permutation(chosen)))
         new = [sentence for sentence in dict.fromkeys(sentences_of(answer(prompt))) if sentence not in pool]
         pool += new
-        with path.open("a", encoding="utf8") as file:
-            file.writelines(f"{sentence}\n" for sentence in new)
+        with paths.whole_file(path, sealed=True) as whole:
+            whole.write_text("".join(f"{sentence}\n" for sentence in pool), encoding="utf8")
     if faults := pool_faults(pool, words):
         raise DataError(f"after {calls} requests {path} is no pool yet: {faults[0]}. Start again to go on.")
     return len(pool)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.checks import DataError
-from lib.data.files import read_lines, single_spaced
+from lib.data.files import check_texts, is_text, read_lines, single_spaced
 
 QRELS_HEADER = "query-id\tcorpus-id\tscore"
+GRADES = re.compile(r"-?[0-9]{1,3}")  # trec_eval sets up a table as long as the highest grade
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     """
     if name.endswith(".tsv"):
         return load_captions(Path(data_dir) / name)
-    folder = next((f for f in (Path(data_dir) / "retrieval" / name, Path(name)) if f.is_dir()), None)
+    folder = next((f for f in (Path(data_dir) / "retrieval" / name, Path(name)) if name and os.path.isdir(f)), None)
     if folder is None:
         where = Path(data_dir) / "retrieval" / name
         raise DataError(f"{where} does not exist: a retrieval collection is a folder in BEIR's layout.")
@@ -58,16 +60,25 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     for number, line in enumerate(lines, start=2):
         query, _, rest = line.partition("\t")
         document, _, grade = rest.partition("\t")
-        if not re.fullmatch(r"-?[0-9]+", grade):
-            raise DataError(f"{path}, line {number}: expected query, document and a whole number; got {line!r}.")
+        if not GRADES.fullmatch(grade):
+            raise DataError(
+                f"{path}, line {number}: expected query, document and a whole number; got {line[:80]!r} (of at most 3 digits)."
+            )
         for what, identifier, known in (("query", query, queries), ("document", document, documents)):
             if identifier not in known:
                 raise DataError(
                     f"{path}, line {number}: {what} {identifier!r} is in none of the texts: fetch it again."
                 )
-        relevance.setdefault(query, {})[document] = int(grade)
+        if relevance.setdefault(query, {}).setdefault(document, int(grade)) != int(grade):
+            raise DataError(f"{path}, line {number}: query {query!r} and document {document!r} have two grades.")
     if not relevance:
         raise DataError(f"{path} holds no judgement: fetch it again.")
+    if unfit := [query for query, grades in relevance.items() if max(grades.values()) < 0]:
+        raise DataError(f"{path}: all grades of query {unfit[0]!r} are below 0, what does not fit counts as 0.")
+    if not any(max(grades.values()) for grades in relevance.values()):
+        raise DataError(f"{path}: all grades are 0, so that nothing could be found.")
+    for query in relevance:
+        check_texts(f"{folder / 'queries.jsonl'}: query {query!r}", queries[query])
     asked = {identifier: text for identifier, text in queries.items() if identifier in relevance}
     return RetrievalTask(folder.name, split, asked, documents, relevance)
 
@@ -83,9 +94,11 @@ def load_captions(path: Path) -> RetrievalTask:
     queries, documents, relevance = {}, {}, {}
     for number, line in enumerate(read_lines(path), start=1):
         picture, *captions = map(single_spaced, line.split("\t"))
-        if not picture or len(captions) < 2 or not all(captions) or picture in queries:
+        is_header = number == 1 and not any(" " in caption for caption in captions)
+        if not picture or len(captions) < 2 or not all(map(is_text, captions)) or picture in queries or is_header:
             raise DataError(
-                f"{path}, line {number}: expected a picture's name, given once, and at least two captions, tab-separated."
+                f"{path}, line {number}: expected a picture's name, given once, and at least two captions, tab-separated, "
+                "and no header."
             )
         queries[picture] = captions[0]
         others = {f"{picture}, caption {place}": text for place, text in enumerate(captions[1:], start=2)}
@@ -104,7 +117,8 @@ def _texts(path: Path) -> dict[str, str]:
             identifier, parts = row["_id"], [row.get("title", ""), row["text"]]
             if not isinstance(identifier, str) or not all(isinstance(part, str) for part in parts):
                 raise TypeError("not text")
-        except (ValueError, KeyError, TypeError, AttributeError):
+            "".join([identifier, *parts]).encode()  # half of a surrogate pair is no text
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             wanted = "the texts _id and text, perhaps title"
             raise DataError(f"{path}, line {number}: expected a JSON object with {wanted}.") from None
         if identifier in texts:

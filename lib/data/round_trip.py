@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 
 from lib import paths
 from lib.checks import ConfigError, DataError
@@ -91,23 +90,25 @@ class _Translator:
             raise ConfigError(
                 f"round-trip translation with {name!r} needs a library: {single_spaced(str(error))[:160]}"
             ) from error
-        except (OSError, ValueError) as error:
+        except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
             raise self._refusal(error) from error
         if type(config) not in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
             raise self._refusal(f"a {config.model_type} is no sequence-to-sequence model")
         if hasattr(self.tokenizer, "src_lang") or getattr(config, "task_specific_params", None):
             raise self._refusal("it wants a language or a task beside the text, which is not given here")
         if folder.is_dir() and not (folder / "model.safetensors").is_file():
-            raise self._refusal("it has no model.safetensors")
+            raise self._refusal(f"it {paths.PICKLED}" if paths.is_pickled(folder) else "it has no model.safetensors")
         commit = paths.model_folder(self.source).name
         self.fingerprint = f"{folder.name} {_digest(folder) if folder.is_dir() else commit}"
 
     def _refusal(self, reason: Exception | str) -> DataError:
         if "trust_remote_code" in str(reason):
             reason = "it needs code of its own, which is never run"
+        if "use_safetensors" in str(reason):
+            reason = f"it {paths.PICKLED}"
         return DataError(
             f"round-trip translation: no loadable model {self.name!r} in a folder, in the hub's cache or on the hub "
-            f"({single_spaced(str(reason))[:160]}); name two sequence-to-sequence models, or choose another "
+            f"({single_spaced(str(reason))[:240]}); name two sequence-to-sequence models, or choose another "
             "augmentation, such as word_repetition(0.2)."
         )
 
@@ -117,7 +118,7 @@ class _Translator:
 
         try:
             model = AutoModelForSeq2SeqLM.from_pretrained(self.source, use_safetensors=True, **self.options)
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        except Exception as error:
             raise self._refusal(error) from error
         return model.eval().to(processes().device)
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, is_text, manifest, read_counted, single_spaced
+from lib.data.files import FETCH_AGAIN, check_texts, expect_count, manifest, read_counted, read_lines, single_spaced
 
 PAIR_FIELDS = (2, 4)  # of a line of STS12 to STS16; two more name the sources (STS16 as it was published)
 SCALE = (0, 5)  # of their gold scores
+POSITIVE_GOLD = 4.0  # pairs scored strictly above this mean the same (SimCSE, Figure 2); every task has some
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
 
@@ -70,8 +71,8 @@ def _fields(path: Path, number: int, line: str, expected: Sequence[int]) -> list
 
 def _sentences(path: Path, number: int, pair: Sequence[str]) -> list[str]:
     sentences = [single_spaced(text) for text in pair]
-    if empty := [place for place, text in zip(("first", "second"), sentences, strict=True) if not is_text(text)]:
-        raise DataError(f"{path}, line {number}: the {empty[0]} sentence has no visible character.")
+    for place, text in zip(("first", "second"), sentences, strict=True):
+        check_texts(f"{path}, line {number}: the {place} sentence", text)
     return sentences
 
 
@@ -97,6 +98,9 @@ def _subset(source: Path | str, rows: Iterable[tuple[str, str, float]]) -> Subse
 def _read_table(path: Path, expected: int, table: Mapping[str, Any]) -> list[tuple[str, str, float]]:
     """Two sentences and their score from these columns of every line."""
     rows, header = [], table["header"]
+    for line in read_lines(path)[:header]:
+        if any(field.replace(".", "", 1).isdecimal() for field in line.split("\t")):
+            raise DataError(f"{path}, line 1 is a pair where the names of the columns are expected: {FETCH_AGAIN}")
     for number, line in enumerate(read_counted(path, expected, header=header), start=header + 1):
         fields = _fields(path, number, line, table["fields"])
         *pair, score = (fields[column] for column in table["columns"])
@@ -154,4 +158,10 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]
         subsets = {subset: _read_subset(folder, subset, *counts) for subset, counts in year["subsets"].items()}
-    return STSTask(name, split, protocol(name, split), subsets)
+    task = STSTask(name, split, protocol(name, split), subsets)
+    if len(task.gold) > 1 and task.gold.max() <= POSITIVE_GOLD:
+        raise DataError(
+            f"{name} {split} in {downstream}: no gold score is above {POSITIVE_GOLD:g}, on a scale to {SCALE[1]}: they are of "
+            f"another scale; {FETCH_AGAIN}"
+        )
+    return task

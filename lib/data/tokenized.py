@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,8 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
                 lengths += map(len, tokens)
                 parts.append(np.fromiter(itertools.chain.from_iterable(tokens), dtype=np.int32))
                 bar.update(len(chunk[0]))
-        np.save(folder / "ids.npy", np.concatenate(parts))
-        np.save(folder / "offsets.npy", np.cumsum([0, *lengths]))
+        _save(folder / "ids.npy", np.concatenate(parts))
+        _save(folder / "offsets.npy", np.cumsum([0, *lengths]))
 
     folder = cached(paths.cache() / "tokens" / key, write, folder=True)
     try:
@@ -131,8 +132,14 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         offsets = np.load(folder / "offsets.npy", allow_pickle=False)
         sentences, expected = len(offsets) - 1, len(corpus) * len(corpus.roles)
         is_whole = (sentences >= expected if split else sentences == expected) and offsets[-1] == len(ids)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, TypeError, IndexError):
         is_whole = False
     if not is_whole:
         raise DataError(f"{folder} is damaged: delete it, it will be made again.")
     return TokenizedCorpus(ids, offsets, corpus.roles, encoder.tokenizer.pad_token_id)
+
+
+def _save(path: Path, array: np.ndarray) -> None:
+    """As np.save, through Python: NumPy by itself does not notice that a disk was full at the end."""
+    with path.open("wb") as file:
+        np.save(SimpleNamespace(write=file.write), array)

@@ -47,7 +47,6 @@ def test_triples_and_pairs(tmp_path):
         ("anchor,negative", ("anchor", "negative"), "columns anchor, negative"),
         ("\ufeffanchor,hard_negative", ("anchor", "hard_negative"), "columns anchor, hard_negative"),
         ("anchor,b,positive,d", ("anchor", "b", "positive", "d"), "columns anchor, b, positive, d"),
-        ("positive,anchor", ROLES[:2], "pairs"),  # by position: it does not begin with anchor
     ],
 )
 def test_a_header_of_roles(tmp_path, header, roles, kind):
@@ -95,12 +94,12 @@ def test_a_sample_keeps_rows_and_roles_together():
             b"A man plays a guitar outside.,A man plays.\nx,y\n",
             "line 1 is a header, and 'A man plays a guitar",
         ),
-        ("a.csv", b"id,label\n1,0\n2,1\n", "column 'id' holds numbers alone"),
-        ("a.tsv", b"text\tscore\nx\t-0.5\ny\t3\n", "column 'score' holds numbers alone"),
+        ("a.csv", b"id,label\n1,0\n2,1\n", "all 2 rows of 'id' are numbers"),
+        ("a.tsv", b"text\tscore\nx\t-0.5\ny\t3\n", "all 2 rows of 'score' are numbers"),
         ("a.csv", b"sent0,sent1\ra,b\rc,d\r", "carriage returns alone"),
         ("a.txt", "One.\nTwo.\n".encode("utf-16-le"), "line 1: a NUL character"),
         ("a.txt", "\u200b\n\u200d \ufeff\n".encode(), "no sentence"),
-        ("a.txt", b"the same\n" * 1000, "all 1,000 rows begin with the same text, 'the same'"),
+        ("a.txt", b"the same\n" * 1000, "all 1,000 rows of 'sentences' are the same, 'the same'"),
         ("wiki1m_for_simcse.txt", b"one\ntwo\n", "expected 1,000,000 lines, found 2"),
         ("nli_for_simcse.csv", b"sent0,sent1,hard_neg\na,b,c\n", "expected 275,601 rows, found 1"),
     ],

@@ -51,7 +51,7 @@ def data_dir(tmp_path, monkeypatch):
         (bench / f"sts-{split}.csv").write_text(line.format(i, i, i))
     (bench / "sts-test.csv").write_text(line.format(2, 2, 2) + line.format(4.5, '"', 3))
     (downstream / "SICK").mkdir()
-    for i, part in enumerate(("train", "trial", "test"), start=1):
+    for i, part in enumerate(("train", "trial", "test"), start=2):
         (downstream / f"SICK/SICK_{part}.txt").write_text(
             f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n"
         )
@@ -68,9 +68,9 @@ def test_pairs_without_gold_are_dropped_together(data_dir):
 def test_splits_and_the_two_sick_protocols(data_dir):
     assert load_sts(data_dir, "STS-B", "test").sentences1 == ["s2", 's"']  # a quote sign is text, not csv
     assert load_sts(data_dir, "STS-B", "all").gold.tolist() == [0, 1, 2, 4.5]
-    assert load_sts(data_dir, "SICK-R").gold.tolist() == [3.5]
+    assert load_sts(data_dir, "SICK-R").gold.tolist() == [4.5]
     both = load_sts(data_dir, "SICK-R", "all")
-    assert both.gold.tolist() == [1.5, 2.5, 3.5] and both.protocol.startswith("MTEB")
+    assert both.gold.tolist() == [2.5, 3.5, 4.5] and both.protocol.startswith("MTEB")
     for name, split in [
         ("STS-B", "trial"),
         ("STS15", "dev"),

@@ -98,7 +98,7 @@ def test_malformed_file(data_dir: Path, name: str, file: str, content: bytes, wo
 
 
 def test_unknown_task(data_dir: Path) -> None:
-    with pytest.raises(ValueError, match="choose from MR, CR"):
+    with pytest.raises(DataError, match="choose from MR, CR"):
         load_transfer(data_dir, "SST5")
 
 
