@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 from lib.checks import ConfigError
 from lib.encoders.heads import masked_lm_model
 from lib.encoders.saved import locate
+from lib.encoders.weights import reason
 from lib.session import quiet
 
 LOGITS = 2**25  # entries of the largest tensor of guesses, 128 MiB in float32
@@ -36,16 +37,23 @@ class Generator(nn.Module):
 
         Raises:
             EncoderError: neither a folder nor a hub name, or weights in a pickle.
-            ConfigError: no masked-language model, or one without its head or tokenizer.
+            ConfigError: no masked-language model, one without its head or tokenizer, or one that guesses nothing.
         """
         quiet()
         source, local = locate(path_or_id, "generator")
         model = masked_lm_model(source, "generator", advice="take a masked-language model that has one")
         try:
             tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ConfigError(f"generator {path_or_id!r} has no tokenizer that can be loaded: {reason}") from error
+            ids = torch.tensor([[0, 1]], device=model.device)
+            logits = cls(model, {}).model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+        except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
+            raise ConfigError(
+                f"generator {path_or_id!r} has no tokenizer that can be loaded, or reads no text: {reason(error, source)}."
+            ) from error
+        if not logits.isfinite().all() or (logits == logits[..., :1]).all():
+            raise ConfigError(
+                f"generator {path_or_id!r} guesses nothing: its weights or its configuration are damaged."
+            )
         return cls(model, tokenizer.get_vocab())
 
     def train(self, mode: bool = True) -> Generator:

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 from transformers.utils import cached_file
 
+from lib import paths
 from lib.checks import ConfigError, EncoderError
 from lib.encoders.dropout import replace_dropout
+from lib.encoders.weights import fault, reason
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder
@@ -114,17 +116,19 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
         ConfigError: it cannot be read, or was saved without an MLM head.
     """
     try:
+        form = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
         model, report = AutoModelForMaskedLM.from_pretrained(
-            source, output_loading_info=True, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            source, trust_remote_code=False, use_safetensors=True, **form
         )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason}") from error
+    except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
+        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error, source)}.") from error
     missing = report["missing_keys"]
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
     if missing:
         raise ConfigError(f"{what} {source!r} lacks {len(missing)} of its weights, the first is {min(missing)}.")
+    if problem := fault(model, report, source):
+        raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 
 
@@ -150,13 +154,13 @@ def fresh_mlm_head(backbone: nn.Module, weight_std: float = 0.02) -> nn.Module:
 
 def save_mlm_head(folder: Path, backbone: nn.Module, head: nn.Module, late: nn.ModuleList | None) -> None:
     """Write a tied MLM head into the folder of a saved encoder, and the late layers beside it."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf8"))
+    config = paths.read_json(folder / "config.json")
     model = AutoModelForMaskedLM.from_config(backbone.config)
     setattr(model, model.base_model_prefix, backbone)
     setattr(model, _head_name(model), head)
     model.config.tie_word_embeddings = True
     model.save_pretrained(folder)
-    config |= json.loads((folder / "config.json").read_text(encoding="utf8"))
+    config |= paths.read_json(folder / "config.json")
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
     if late is not None:
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in late.state_dict().items()}

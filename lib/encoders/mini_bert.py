@@ -266,7 +266,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
     Raises:
         ConfigError: no saved encoder there, the folder exists, or a weight does not fit half precision.
     """
-    source, folder = Path(source), Path(folder)
+    source, folder = Path(source), paths.expanded(folder)
     if not (source / "config.json").is_file():
         raise ConfigError(f"{source} holds no saved encoder (config.json is missing).")
     if folder.exists():
@@ -278,7 +278,7 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
             if too_large := [name for name, tensor in half.items() if not tensor.isfinite().all()]:
                 raise ConfigError(f"{too_large[0]} of {source} has values that half precision cannot hold.")
             save_file(half, path, metadata={"format": "pt"})
-        config = json.loads((copy / "config.json").read_text(encoding="utf8"))
+        config = paths.read_json(copy / "config.json")
         config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         (copy / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
     return folder

@@ -6,30 +6,36 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import paths
-from lib.checks import EncoderError
+from lib.checks import DataError, EncoderError
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.heads import projection_head
 from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
+from lib.encoders.weights import FILES, fault, reason
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
+# Further names in the folders of encoders, of ours and of other versions.
+PART_OF_AN_ENCODER = re.compile(
+    r".*\.safetensors(\.index\.json)?|merges\.txt|README\.md|config_sentence_transformers\.json|ensemble\.json|(generation_)?config\.json"
+)
+LONGEST_HUB_NAME = 96  # characters of a name and of its user, as the hub has it
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -37,22 +43,27 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
     """(source, is a local folder); a relative folder is looked up from here, then from the repository. what: for errors.
 
     Raises:
-        EncoderError: neither a folder nor a hub name, or a folder whose weights are a pickle.
+        EncoderError: neither a folder nor a hub name, a folder whose weights are a pickle, or one that holds something
+            else.
     """
     text = str(path_or_id)
     if text == "demo":
         return str(MINI_BERT), True
-    for folder in (Path(os.path.expanduser(text)), paths.root() / text):
-        if folder.is_dir():
-            if list(folder.glob("pytorch_model*.bin")) and not list(folder.glob("*.safetensors")):
-                raise EncoderError(
-                    f"{what} {text!r} has its weights in a pickle (pytorch_model.bin), which could run code and is "
-                    "not read: load it once where you trust it, and `save_pretrained` it as safetensors."
-                )
+    for folder in (paths.expanded(text), paths.root() / text) if text else ():
+        if os.path.isdir(folder):
+            problems = {
+                paths.PICKLED: paths.is_pickled(folder),
+                "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
+                "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir()
+                and not (folder / "config.json").exists(),
+            }
+            if problem := next((text for text, is_so in problems.items() if is_so), ""):
+                raise EncoderError(f"{what} {text!r} {problem}.")
             return str(folder), True
-    if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text):
+    if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text) and len(text) <= LONGEST_HUB_NAME:
         return text, False
-    raise EncoderError(f"{what} {text!r} is neither an existing folder nor a hub name like 'user/model'.")
+    shown = text if len(text) <= 200 else f"{text[:200]}..."
+    raise EncoderError(f"{what} {shown!r} is neither an existing folder nor a hub name like 'user/model'.")
 
 
 def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
@@ -64,11 +75,16 @@ def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
 
 
 def load_backbone(
-    path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, attention: str
+    path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, attention: str, what: str = "backbone"
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
+    if sys.flags.optimize > 1:
+        raise EncoderError(
+            "Python runs without doc strings (PYTHONOPTIMIZE=2 or -OO), and transformers reads its own while it loads a "
+            "model: unset PYTHONOPTIMIZE."
+        )
     quiet()
-    name, (source, local) = str(path_or_id), locate(path_or_id)
+    name, (source, local) = str(path_or_id), locate(path_or_id, what)
     options = {"local_files_only": local, "trust_remote_code": False}
     try:
         modules = read_modules(source, local)
@@ -79,17 +95,21 @@ def load_backbone(
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
         form = {"add_pooling_layer": has_pooler, "attn_implementation": attention, "dtype": torch.float32}
+        form |= {"ignore_mismatched_sizes": True}  # reported below
         backbone, report = AutoModel.from_pretrained(
             source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        where, reason = "in that folder" if local else "on the hub or in its cache", " ".join(str(error).split())[:200]
-        raise EncoderError(f"backbone {name!r}: no loadable model and tokenizer {where} ({reason}).") from error
-    remove_layer_norms(backbone, removed(config))
+        remove_layer_norms(backbone, removed(config))
+    except (EncoderError, DataError) as error:
+        raise EncoderError(f"{what} {name!r}: {error}") from error
+    except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
+        where = "in that folder" if local else "on the hub or in its cache"
+        raise EncoderError(
+            f"{what} {name!r}: no loadable model and tokenizer {where} ({reason(error, source)})."
+        ) from error
     missing, entries = sorted({*report["missing_keys"]} & {*backbone.state_dict()}), len(tokenizer)
     surplus = sorted(key for key in report["unexpected_keys"] if re.search(r"encoder\.layer\.\d+\.", key))
-    broken = [name for name, weight in backbone.named_parameters() if not weight.isfinite().all()]
     problems = {
         "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
         f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
@@ -103,25 +123,11 @@ def load_backbone(
         f"its config.json has {config.num_hidden_layers} layers and its weights have more ({min(surplus, default='')})": (
             bool(surplus)
         ),
-        f"{min(broken, default='')} holds NaN or infinite weights; the file is damaged": bool(broken),
-        "all its word vectors are 0; the file is damaged": not backbone.get_input_embeddings().weight.any(),
-        "its weights are stored as whole numbers (quantised); save them as floats": local
-        and _has_integers(Path(source)),
     }
-    if problem := next((text for text, is_so in problems.items() if is_so), None):
-        raise EncoderError(f"backbone {name!r}: {problem}.")
+    if problem := next((text for text, is_so in problems.items() if is_so), "") or fault(backbone, report, source):
+        raise EncoderError(f"{what} {name!r}: {problem}.")
     replace_dropout(backbone)
     return backbone, tokenizer, modules
-
-
-def _has_integers(folder: Path) -> bool:
-    """Whether weights (not counters such as position_ids) of a saved model are whole numbers."""
-    for path in folder.glob("model*.safetensors"):
-        with safe_open(path, "pt") as file:
-            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
-            if any(file.get_slice(name).get_dtype() not in ("F64", "F32", "F16", "BF16") for name in names):
-                return True
-    return False
 
 
 def read_modules(source: str, local: bool) -> dict[str, Any]:
@@ -130,10 +136,13 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
 
     Raises:
         EncoderError: its pooling or its projection is none of those known here.
+        DataError: one of these files is damaged.
     """
     small_files = ["sentence_*.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
     folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
     modules = _read_json(folder / "sentence_encoder.json")
+    if modules.get("pooling", "cls") not in POOLINGS:
+        raise EncoderError(f"{folder / 'sentence_encoder.json'}: pooling {modules['pooling']!r} is unknown.")
     config = _read_json(folder / "1_Pooling/config.json")
     if config and not modules:
         flags = [name for name, value in config.items() if name.startswith("pooling_mode") and value is True]
@@ -146,7 +155,7 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
     if config := _read_json(folder / "sentence_bert_config.json"):
         modules = {"max_length": config.get("max_seq_length")} | modules
     if config := _read_json(folder / "2_Dense/config.json"):
-        if not config["activation_function"].endswith("Tanh"):
+        if not str(config.get("activation_function")).endswith("Tanh"):
             raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
         weights = load_file(folder / "2_Dense/model.safetensors")
         modules["projection"] = projection_head(config["in_features"])
@@ -193,6 +202,17 @@ def write_modules(
     write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})
 
 
+def check_nothing_else(folder: Path, new: Path) -> None:
+    """Raise EncoderError when a folder that the encoder in `new` is to replace holds files that belong to no encoder."""
+    ours = {path.name for path in new.rglob("*")} | {*FILES, *TOKENIZER_FILES}
+    others = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name not in ours]
+    if strangers := sorted(path for path in others if not PART_OF_AN_ENCODER.fullmatch(path.name)):
+        raise EncoderError(
+            f"{folder} also holds {strangers[0]}, which is no part of an encoder: move it, or choose another folder; nothing "
+            "was written."
+        )
+
+
 def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf8")
@@ -200,7 +220,7 @@ def write_json(path: Path, content: Any) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     """{} where there is no such file."""
-    return json.loads(path.read_text(encoding="utf8")) if path.is_file() else {}
+    return paths.read_json(path) if path.is_file() else {}
 
 
 def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:

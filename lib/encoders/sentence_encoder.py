@@ -19,7 +19,8 @@ from lib.checks import EncoderError
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import packed
 from lib.encoders.pooling import POOLINGS, PROMPT
-from lib.encoders.saved import load_backbone, write_modules
+from lib.encoders.saved import check_nothing_else, load_backbone, write_modules
+from lib.encoders.weights import check_vectors
 from lib.progress import progress
 
 
@@ -37,7 +38,8 @@ class SentenceEncoder(nn.Module):
         max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`.
 
     Raises:
-        EncoderError: an unknown pooling, or one that this backbone or tokenizer cannot give.
+        EncoderError: an unknown pooling, or one that this backbone or tokenizer cannot give; a max_length that it does not
+            take.
     """
 
     def __init__(
@@ -56,9 +58,12 @@ class SentenceEncoder(nn.Module):
             raise EncoderError("pooling 'pooler' needs a backbone that was loaded with its pooler.")
         if pooling == "mask_prompt" and tokenizer.mask_token is None:
             raise EncoderError("pooling 'mask_prompt' needs a tokenizer with a mask token.")
+        longest = longest_input(backbone)
+        if max_length is not None and (type(max_length) is not int or not 1 <= max_length <= longest):
+            raise EncoderError(f"max_length {max_length!r} must be a whole number of tokens, at most {longest} here.")
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection = pooling, projection
-        self.max_length = max_length or longest_input(backbone)
+        self.max_length = max_length or longest
         self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
 
     @classmethod
@@ -72,6 +77,7 @@ class SentenceEncoder(nn.Module):
         attention: str = "sdpa",
         max_length: int | None = None,
         device: str | torch.device | None = None,
+        what: str = "backbone",
     ) -> SentenceEncoder:
         """Load a local folder (Hugging Face or sentence-transformers layout) or a hub name.
 
@@ -82,19 +88,27 @@ class SentenceEncoder(nn.Module):
             dropout: replaces the backbone's hidden and attention dropout; None keeps them.
             attention: `sdpa`, or `eager`, which is slower and gives no attention maps.
             device: None takes the GPU when there is one.
+            what: the parameter that names it, for errors.
 
         Raises:
-            EncoderError: no such folder, no such hub name or no network, or not an encoder.
+            EncoderError: no such folder, no such hub name or no network, not an encoder, or one that gives no vectors.
         """
-        backbone, tokenizer, saved = load_backbone(path_or_id, pooling=pooling, dropout=dropout, attention=attention)
-        encoder = cls(
-            backbone,
-            tokenizer,
-            pooling=pooling or saved.get("pooling", "cls"),
-            projection=projection or saved.get("projection"),
-            max_length=max_length or saved.get("max_length"),
+        backbone, tokenizer, saved = load_backbone(
+            path_or_id, pooling=pooling, dropout=dropout, attention=attention, what=what
         )
-        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        try:
+            encoder = cls(
+                backbone,
+                tokenizer,
+                pooling=pooling or saved.get("pooling", "cls"),
+                projection=projection or saved.get("projection"),
+                max_length=saved.get("max_length") if max_length is None else max_length,
+            )
+        except EncoderError as error:
+            raise EncoderError(f"{what} {str(path_or_id)!r}: {error}") from error
+        encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        check_vectors(encoder, f"{what} {str(path_or_id)!r}")
+        return encoder
 
     def fingerprint(self, files: Sequence[str] = ()) -> str:
         """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length.
@@ -280,13 +294,16 @@ class SentenceEncoder(nn.Module):
         other side needs this project installed, see `lib.encoders.export`.
 
         Raises:
-            EncoderError: the folder exists and is no saved encoder, or the projection is not SimCSE's.
+            EncoderError: the folder exists and is no saved encoder or holds other files too, or the projection is not
+                SimCSE's.
+            DataError: the folder cannot be written.
         """
         folder = paths.expanded(folder)
-        if folder.exists() and not (folder / "sentence_encoder.json").is_file():
+        if os.path.lexists(folder) and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
             self.write_files(path)
+            check_nothing_else(folder, path)
 
     def write_files(self, folder: Path) -> None:
         """The files of `save`, into a folder that is there. Raises EncoderError for a projection that is not SimCSE's."""

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import rankdata
 
+from lib.checks import EncoderError
 from lib.data.sts import SCALE, STS_TASKS, STSTask
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
@@ -71,15 +72,23 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
         test tasks, also rows of a task "Avg.": the mean of the seven scores, each rounded to two decimals first.
 
     Raises:
+        EncoderError: there is no score: an encoder's vectors are not finite, or equally near in all pairs.
         ValueError: `encode` returned another shape than [n, D].
     """
     vectors, row_of = encode_distinct(encode, (s for task in tasks for s in (*task.sentences1, *task.sentences2)))
+    if not np.isfinite(vectors).all():
+        raise EncoderError("the encoder's vectors are not finite: its weights are damaged, or its training failed.")
     rows = []
     for task in tasks:
         first, second = (vectors[[row_of[s] for s in side]] for side in (task.sentences1, task.sentences2))
         for aggregation, value in task_scores(task, cosine(first, second)).items():
             rows.append((task.name, task.split, task.protocol, aggregation, "spearman", value))
     frame = pd.DataFrame(rows, columns=RESULT_COLUMNS)
+    if frame.value.isna().any():
+        task = frame.task[frame.value.isna()].iloc[0]
+        raise EncoderError(
+            f"the encoder finds all pairs of {task} equally near, which ranks nothing: take another one."
+        )
     seven = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]
     if set(seven.task) != set(STS_TASKS):
         return frame

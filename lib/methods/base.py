@@ -26,6 +26,7 @@ class Needs:
     optional_roles: tuple[str, ...] = ()  # columns that may be there
     passes: int = 2  # forward passes per text, for the memory estimate; a corpus with more columns has more
     trained_encoders: int = 1  # copies of the backbone that are trained, for the memory estimate
+    further_layers: int = 0  # layers like the backbone's that a head has, for the memory estimate
     files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
     encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
     generators: Mapping[str, str] = field(default_factory=dict)  # argument -> masked-language model that it names

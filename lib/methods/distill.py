@@ -39,12 +39,12 @@ class Distill(Method):
 
     def __init__(self, encoder: SentenceEncoder, arguments: DistillArguments) -> None:
         super().__init__(encoder, arguments)
-        teacher, student = ensemble.load(arguments.teacher, device="cpu").dimension, encoder.dimension
+        teacher, student = ensemble.load(arguments.teacher, device="cpu", what="teacher").dimension, encoder.dimension
         if teacher != student:
             raise ConfigError(f"the teacher's vectors have {teacher} dimensions, those of the backbone {student}.")
 
     def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
-        teacher = ensemble.load(self.arguments.teacher, device=processes().device)
+        teacher = ensemble.load(self.arguments.teacher, device=processes().device, what="teacher")
         for part in ensemble.parts(teacher):
             part.max_length = min(part.max_length, max_length)
         return {"teacher": teacher.encode(list(corpus.columns[0]), show_progress=True)}

@@ -93,7 +93,8 @@ class InfoCSE(DiffCSE):
             return needs
         files = {*needs.files} | ({MODEL_FILES} if arguments.lm_head == "pretrained" else set())
         files |= {LATE_LAYERS} if arguments.head == "pretrained" else set()
-        return replace(needs, passes=needs.passes + 1, files=tuple(sorted(files)))
+        more = {"passes": needs.passes + 1, "further_layers": arguments.late_layers}
+        return replace(needs, files=tuple(sorted(files)), **more)
 
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
         super().__init__(encoder, arguments)

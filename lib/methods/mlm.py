@@ -65,7 +65,13 @@ class MLM(Method):
         files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
         files += (LATE_LAYERS,) if reads_late_layers else ()
         return Needs(
-            passes=1, files=files, sentence_views=False, splits_long_rows=True, groups_lengths=True, keeps_last=True
+            passes=1,
+            further_layers=arguments.late_layers if arguments.condenser_weight else 0,
+            files=files,
+            sentence_views=False,
+            splits_long_rows=True,
+            groups_lengths=True,
+            keeps_last=True,
         )
 
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:

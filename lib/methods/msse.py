@@ -89,7 +89,8 @@ class MSSE(Method):
     def needs(cls, arguments: MSSEArguments) -> Needs:
         reads_head = arguments.decoder == "denoising" and arguments.lm_head == "pretrained"
         files = (MODEL_FILES,) if arguments.reconstruction_weight and reads_head else ()
-        return Needs(optional_roles=("positive", "hard_negative"), files=files)
+        layers = arguments.decoder_layers if arguments.reconstruction_weight and arguments.decoder == "denoising" else 0
+        return Needs(optional_roles=("positive", "hard_negative"), further_layers=layers, files=files)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__(encoder, arguments)

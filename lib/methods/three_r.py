@@ -112,8 +112,8 @@ class ThreeR(Wrapper):
     def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
         super().__init__(inner, arguments)
         needs = self.needs(arguments, Needs()).texts
-        self.pool = load_pool(arguments.pool) if "pool" in needs else ()
-        self.words = load_words(arguments.words) if "words" in needs else ()
+        texts = {"pool": load_pool(arguments.pool), "words": load_words(arguments.words)}  # both: a typo shows
+        self.pool, self.words = (texts[name] if name in needs else () for name in ("pool", "words"))
         if self.pool and len(self.pool) < arguments.exemplars:
             raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
         self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)

@@ -124,7 +124,9 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
     if not name:
         return copy.deepcopy(encoder)
     dropout = encoder.backbone.config.hidden_dropout_prob
-    second = SentenceEncoder.from_pretrained(name, pooling=encoder.pooling, dropout=dropout, device="cpu")
+    second = SentenceEncoder.from_pretrained(
+        name, pooling=encoder.pooling, dropout=dropout, device="cpu", what="second_backbone"
+    )
     tokenizers = [tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)]
     lengths = [longest_input(twin.backbone) for twin in (encoder, second)]
     problems = {
@@ -149,7 +151,9 @@ def pooler(encoder: SentenceEncoder, name: str) -> nn.Sequential:
     head = projection_head(encoder.dimension)
     if not name:
         return head
-    dense = SentenceEncoder.from_pretrained(name, pooling="pooler", device="cpu").backbone.pooler.dense
+    dense = SentenceEncoder.from_pretrained(
+        name, pooling="pooler", device="cpu", what="pooler_from"
+    ).backbone.pooler.dense
     if dense.weight.shape != head[0].weight.shape:
         raise ConfigError(f"pooler_from {name!r} has {dense.out_features} dimensions, backbone {encoder.dimension}.")
     head[0].load_state_dict(dense.state_dict())

@@ -196,9 +196,9 @@ def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert,
     assert encoder.tokenizer.decode(ids) == '[CLS] this sentence : " the dog runs " means [MASK]. [SEP]'
     longest = encoder.tokenize([" ".join(["dog"] * 90)])[0]
     assert len(longest) == 64 and longest[-3] == encoder.tokenizer.mask_token_id
-    short = load(variant(tiny_bert, tmp_path / "short", max_position_embeddings=10), pooling="mask_prompt")
+    short = variant(tiny_bert, tmp_path / "short", max_position_embeddings=10)
     with pytest.raises(EncoderError, match="takes 10 tokens, which leaves no room for a sentence"):
-        short.tokenize([words])
+        load(short, pooling="mask_prompt")
 
 
 def test_one_pass_read_in_several_ways(tiny_bert, sentences):

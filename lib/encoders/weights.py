@@ -1,0 +1,84 @@
+"""What can be wrong with a model that was loaded, or that could not be, said in one sentence."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+from torch import nn
+
+from lib import paths
+from lib.checks import DataError, EncoderError
+
+FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+TEXTS = ("a", "two different texts")
+
+
+def reason(error: Exception, source: str) -> str:
+    """Why a model could not be loaded: the file that is at fault where there is one, else what the library says."""
+    folder = paths.model_folder(source)
+    for file in (folder / name for name in FILES):
+        if file.is_file():
+            try:
+                paths.read_json(file)
+            except DataError as damage:
+                return str(damage).rstrip(".")
+    if closed := [file.name for file in folder.glob("*") if file.is_file() and not os.access(file, os.R_OK)]:
+        return f"its file {closed[0]} cannot be read: change its permissions"
+    if paths.is_pickled(folder) or "use_safetensors" in str(error):
+        return f"it {paths.PICKLED}"
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
+    """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
+    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    shapes = sorted(report["mismatched_keys"])  # name, shape in the file, shape of the configuration
+    if shapes:
+        name, saved, configured = shapes[0]
+        return (
+            f"its config.json and its weights do not belong together: {name} has the shape {list(saved)} in the file and "
+            f"{list(configured)} by the configuration"
+        )
+    if broken:
+        return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
+    if not model.get_input_embeddings().weight.any():
+        return "all its word vectors are 0; the file is damaged"
+    return "its weights are stored as whole numbers (quantised); save them as floats" if _has_integers(source) else ""
+
+
+def _has_integers(source: str) -> bool:
+    """Whether weights (not counters such as position_ids) of a saved model are whole numbers."""
+    for path in paths.model_folder(source).glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
+            if any(file.get_slice(name).get_dtype() not in ("F64", "F32", "F16", "BF16") for name in names):
+                return True
+    return False
+
+
+def check_vectors(encoder: Any, name: str) -> None:
+    """Embed two texts; the encoder, or sum of encoders, stays in the mode that it is in.
+
+    Raises:
+        EncoderError: that fails, or the vectors are not finite, zero, or the same; `name` says whose they are.
+    """
+    modes = {module: module.training for module in encoder.modules()}
+    try:
+        vectors = encoder.encode(list(TEXTS))
+    except EncoderError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200]
+        raise EncoderError(f"{name}: its parts do not fit together, no text can be embedded ({why}).") from error
+    for module, is_training in modes.items():
+        module.training = is_training
+    problems = {
+        "are not finite": not np.isfinite(vectors).all(),
+        "are zero": not vectors.any(axis=1).all(),
+        "are the same for different texts": (vectors[0] == vectors[1]).all(),
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), ""):
+        raise EncoderError(f"{name}: its vectors {problem}; its weights or its configuration are damaged.")
