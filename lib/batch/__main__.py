@@ -28,9 +28,10 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import DONE, INTERRUPTED, REFUSED, RESUME, execute, execute_all, finished, plan_of, preview, say
+from lib.batch.execute import execute, execute_all, finished, plan_of, preview
 from lib.batch.jobs import expand, folder, single
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError
+from lib.command import DONE, INTERRUPTED, ended, say
 from lib.training import NumericError
 
 
@@ -71,7 +72,7 @@ def _all(args: Namespace) -> int:
 
 
 def _report(args: Namespace) -> int:
-    executed = sorted(folder(args.profile).glob("*.ipynb"))
+    executed = sorted(path for path in folder(args.profile).glob("*.ipynb") if path.is_file())
     if not executed:
         command = f"python -m lib.batch all --profile {args.profile}"
         raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")
@@ -108,14 +109,14 @@ def _parser() -> ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     args = _parser().parse_args(argv)
+    return ended(lambda: _done(args))
+
+
+def _done(args: Namespace) -> int:
     try:
         return args.function(args)
-    except (ConfigError, DataError, EncoderError, NumericError) as error:  # the last from a step that is only timed
-        say(str(error))
-        return REFUSED
-    except KeyboardInterrupt:
-        say(f"Interrupted; {RESUME}.")
-        return INTERRUPTED
+    except NumericError as error:  # of a step that is only timed
+        raise ConfigError(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import itertools
 import json
+import os
+import re
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import papermill
@@ -19,22 +24,18 @@ from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
 from lib import paths
-from lib.batch.jobs import Job
-from lib.batch.parameters import one_line
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.batch.jobs import Job, ending, folder
+from lib.batch.parameters import one_line, tagged
+from lib.checks import ConfigError, DataError, EncoderError, refusal
+from lib.command import DONE, FAILED, INTERRUPTED, say
 from lib.progress import is_wanted
 from lib.runs import Plan, times
 
-DONE, FAILED, REFUSED, INTERRUPTED, KILLED = 0, 1, 2, 130, 138
+KILLED = 138
 STATUS = {DONE: "finished", FAILED: "failed", INTERRUPTED: "interrupted", KILLED: "killed"}
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else the kernel warns of others on this machine
 KERNEL = {"kernel_name": "python3", "language": "python", "progress_bar": False, "config": ENCRYPTED}
 RESUME = "start the same command again, finished training runs are kept and the interrupted one resumes"
-
-
-def say(text: str) -> None:
-    """One line for the user, beside the output of the command."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def plan_of(job: Job) -> Plan | None:
@@ -43,19 +44,48 @@ def plan_of(job: Job) -> Plan | None:
     A notebook declares it in the cell tagged `plan`, which reads the parameters and nothing else.
 
     Raises:
-        ConfigError: a value that makes no sense, or data or a backbone that is missing.
+        ConfigError: a value that makes no sense, data or a backbone that is missing, or a cell that makes no plan.
     """
-    cells = nbformat.read(job.notebook, as_version=4).cells
-    source = next((cell.source for cell in cells if "plan" in cell.metadata.get("tags", [])), None)
-    if source is None:
+    cell = tagged(nbformat.read(job.notebook, as_version=4)).get("plan")
+    if cell is None:
         return None
+    source, place = cell.source, f"{job.notebook.name}, plan"
     namespace = {**job.parameters, "parameters": job.parameters}
     try:
         with redirect_stdout(io.StringIO()):  # its outputs belong to the notebook
-            exec(compile(source, f"{job.notebook.name}, plan", "exec"), namespace)  # noqa: S102 -- the user's own notebook
+            exec(compile(source, place, "exec"), namespace)  # noqa: S102 -- the user's own notebook
+        if not isinstance(namespace.get("plan"), Plan):
+            raise ConfigError("the cell tagged 'plan' makes no plan: write plan = Plan(profile) in it.")
     except (ConfigError, DataError, EncoderError) as error:
-        raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {one_line(error)}") from error
-    return namespace["plan"]
+        reason = one_line(error)
+    except OSError as error:
+        reason = refusal(error)
+    except (Exception, SystemExit) as error:
+        reason = _at_fault(error, source, place, job.parameters)
+    else:
+        return namespace["plan"]
+    raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {reason}")
+
+
+def _at_fault(error: BaseException, source: str, place: str, parameters: Mapping[str, Any]) -> str:
+    """The line of the plan cell that an unexpected error comes from, and the parameters that it goes back to."""
+    what = f"{type(error).__name__}: {one_line(error)}"
+    numbers = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    if not numbers:
+        return f"the cell tagged 'plan' is not plain Python ({what})."
+    line = source.splitlines()[numbers[-1] - 1].strip()
+    names, before = {*re.findall(r"\w+", line)}, set()
+    while names != before:
+        before = {*names}
+        for node in ast.walk(ast.parse(source)):  # what a name is taken from: `for size in sizes`, `size = ...`
+            made_of = getattr(node, "iter", None) or getattr(node, "value", None)
+            targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+            if made_of and any(
+                isinstance(t, ast.Name) and t.id in names for target in filter(None, targets) for t in ast.walk(target)
+            ):
+                names |= {name.id for name in ast.walk(made_of) if isinstance(name, ast.Name)}
+    values = ", ".join(f"{name} {value!r}" for name, value in parameters.items() if name in names)
+    return f"line {numbers[-1]} of the cell tagged 'plan', `{line}`, fails with {one_line(values)} ({what}): change one of these."
 
 
 def preview(job: Job, plan: Plan | None) -> str:
@@ -82,17 +112,21 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     expected = f", about {_clock(plan.seconds(job.notebook.stem))} on this machine" if plan and is_wanted() else ""
     say(f"{job.notebook} -> {job.output}{expected}")
     spent = times.read().get(times.SPENT, 0.0)
+    figures = _figures(job)
+    for place in (paths.runs(), job.output.parent, figures):
+        paths.check_writable(place)
     job.output.parent.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     code, reason = DONE, ""
     try:
-        papermill.execute_notebook(
-            *map(_literal, (job.notebook, job.output)),
-            job.overrides,
-            **KERNEL,
-            stdout_file=sys.stderr,
-            stderr_file=sys.stderr,
-        )
+        with _environment(CSE_FIGURES=str(figures)):
+            papermill.execute_notebook(
+                *map(_literal, (job.notebook, job.output)),
+                job.overrides,
+                **KERNEL,
+                stdout_file=sys.stderr,
+                stderr_file=sys.stderr,
+            )
     except papermill.PapermillExecutionError as error:
         code, reason = FAILED, f"cell [{error.exec_count}] stopped with {error.ename}: {one_line(error.evalue)}"
     except DeadKernelError:
@@ -100,26 +134,60 @@ def execute(job: Job, plan: Plan | None = None) -> int:
         code, reason = KILLED, f"the kernel was killed, probably out of memory: {hint}; {RESUME}"
     except KeyboardInterrupt:
         code, reason = INTERRUPTED, f"interrupted; {RESUME}"
+    except OSError as error:
+        error.filename = error.filename or str(job.output)
+        code, reason = FAILED, refusal(error)
     except (NoSuchKernel, RuntimeError) as error:
         code, reason = FAILED, f"the kernel python3 did not start: try `pip install ipykernel` ({one_line(error)})"
     seconds = time.monotonic() - start
     if plan and code == DONE:
         work = times.read().get(times.SPENT, 0.0) - spent
         times.remember(plan.rest_of(job.notebook.stem), max(0.0, seconds - work), spent=False)
-    if job.output.is_file():
-        notebook = nbformat.read(job.output, as_version=4)
-        ending = {"status": STATUS[code], "reason": reason, "seconds": seconds, "parameters": _as_text(job)}
-        notebook.metadata["batch"] = ending
-        with paths.whole_file(job.output) as path:
-            nbformat.write(notebook, path)
+    try:
+        _keep(job, {"status": STATUS[code], "reason": reason, "seconds": seconds, "parameters": _as_text(job)})
+    except DataError as error:
+        code, reason = code or FAILED, reason or str(error)
     reason = reason.rstrip(".") or f"finished in {_clock(seconds)}"
     say(f"{job.notebook.name}: {reason}. Kept: {job.output}")
     return code
 
 
+def _figures(job: Job) -> Path:
+    """Where the notebook draws: in the folder of its profile, in one of its own there where other parameters were given."""
+    profile = job.parameters.get("profile") or "demo"
+    drawn, executed = paths.figures(profile), folder(profile)
+    if os.environ.get("CSE_FIGURES") or job.output.stem == job.notebook.stem:
+        return drawn
+    name = job.output.relative_to(executed) if job.output.is_relative_to(executed) else Path(job.output.name)
+    return drawn / name.with_suffix("")
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Variables of the environment of the kernels that are started in the block."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _keep(job: Job, how: dict[str, Any]) -> None:
+    """Write how it ended into the executed notebook, if one is there."""
+    try:
+        notebook = nbformat.read(job.output, as_version=4)
+    except Exception:  # none, or a full disk cut it
+        return
+    notebook.metadata["batch"] = how
+    with paths.whole_file(job.output) as path:
+        nbformat.write(notebook, path)
+
+
 def _clock(seconds: float) -> str:
     """h:mm:ss"""
-    return str(timedelta(seconds=round(seconds)))
+    return str(timedelta(seconds=round(min(seconds, 1e12))))
 
 
 def _as_text(job: Job) -> str:
@@ -128,11 +196,8 @@ def _as_text(job: Job) -> str:
 
 def finished(job: Job) -> bool:
     """The output is there, ran to its end without error, with these very parameters."""
-    try:
-        ending = nbformat.read(job.output, as_version=4).metadata.get("batch", {})
-    except Exception:  # not there, or cut off while it was written
-        return False
-    return ending.get("status") == STATUS[DONE] and ending["parameters"] == _as_text(job)
+    how = ending(job.output) or {}
+    return how.get("status") == STATUS[DONE] and how.get("parameters") == _as_text(job)
 
 
 def execute_all(planned: Sequence[tuple[Job, Plan | None]]) -> int:

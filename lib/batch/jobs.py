@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,11 @@ import nbformat
 
 from lib import paths
 from lib.batch.parameters import check, declared, read_assignment, read_file, read_text
-from lib.checks import ConfigError, check_choice
+from lib.checks import ConfigError, check_choice, check_range, fit
 
 SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
 MOST_COMBINATIONS = 10_000  # of a sweep
+LONGEST_VALUES = LONGEST_STEMS = 100  # bytes in the name of an output: of the values, and of the files that gave them
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,13 @@ def folder(profile: str | None) -> Path:
 
 def _readable(values: Mapping[str, Any]) -> str:
     """seed=3-temperature=0.05, with a digest where that is no file name."""
-    plain = "-".join(f"{name}={value}" for name, value in values.items())
+    return _file_name("-".join(f"{name}={value}" for name, value in values.items()), LONGEST_VALUES)
+
+
+def _file_name(plain: str, longest: int) -> str:
     safe = re.sub(r"[^\w.+=,-]+", "_", plain)
-    if safe == plain and len(safe) <= 100:
-        return safe
-    return f"{safe[:100]}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+    short = safe.encode()[:longest].decode(errors="ignore")
+    return short if short == plain else f"{short}-{hashlib.sha256(os.fsencode(plain)).hexdigest()[:8]}"
 
 
 def single(
@@ -57,6 +62,7 @@ def single(
 
     Raises:
         ConfigError: a file, a name or a type is wrong.
+        DataError: `output` cannot be written.
     """
     kinds, defaults = declared(notebook)
     from_files, given = {}, {}
@@ -66,22 +72,50 @@ def single(
         given |= check(kinds, read_text(text, "the text after -y"), "-y")
     for text in assignments:
         given |= check(kinds, read_assignment(kinds, text), "-p")
-    if output and output.resolve() == notebook.resolve():
+    if output:
+        _check_output(output, notebook)
+    stems = "-".join([notebook.stem, *(path.stem for path in files if path.stem != notebook.stem)])
+    stems = stems if len(os.fsencode(stems)) <= LONGEST_STEMS else _file_name(stems, LONGEST_STEMS)
+    name = f"{stems}-{_readable(given)}" if given else stems
+    return _job(notebook, defaults, from_files | given, name, output)
+
+
+def _check_output(output: Path, notebook: Path) -> None:
+    if os.path.realpath(output) == os.path.realpath(notebook):
         raise ConfigError(f"-o {output} is the notebook itself: choose another file.")
-    if output and output.exists() and not _is_executed(output):
-        raise ConfigError(f"-o {output} is there already and is no executed notebook: choose another file.")
-    name = [notebook.stem, *(path.stem for path in files if path.stem != notebook.stem)]
-    if given:
-        name.append(_readable(given))
-    return _job(notebook, defaults, from_files | given, "-".join(name), output)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        output.lstat()  # a name that is too long shows
+        if not ending(output) and not _was_killed(output):
+            raise ConfigError(f"-o {output} is there already and is no executed notebook: choose another file.")
+    paths.check_writable(output.parent)
 
 
-def _is_executed(path: Path) -> bool:
-    """Whether a file is an earlier output of papermill, which may be overwritten."""
+def ending(path: Path) -> dict[str, Any] | None:
+    """How the executed notebook in a file ended, as `lib.batch.execute` wrote it: status, reason, seconds, parameters.
+    None for any other file."""
     try:
-        return "papermill" in nbformat.read(path, as_version=4).metadata
-    except Exception:  # nbformat raises many kinds; a folder, a text, a cut notebook
+        how = dict(_metadata(path)["batch"])
+        for name, kind in (("status", str), ("reason", str), ("seconds", float), ("parameters", str)):
+            how[name] = fit(name, kind, how.get(name, ""))
+        check_range("seconds", how["seconds"], 0, 1e9)
+        return how
+    except Exception:  # nbformat raises many kinds; a folder, a text, a cut notebook, somebody else's
+        return None
+
+
+def _was_killed(output: Path) -> bool:
+    """Whether a file is the output of a command that was killed before it could write how it ended."""
+    try:
+        started = _metadata(output)["papermill"]
+        return started["end_time"] is None and os.path.realpath(started["output_path"]) == os.path.realpath(output)
+    except Exception:
         return False
+
+
+def _metadata(path: Path) -> Any:
+    if not path.is_file():  # reading a pipe would wait for ever
+        raise FileNotFoundError(path)
+    return nbformat.read(path, as_version=4).metadata
 
 
 def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], name: str, output: Path | None) -> Job:
@@ -103,7 +137,7 @@ def expand(sweep: Path) -> list[Job]:
     grid = spec.get("grid", {})
     if empty := [name for name, values in grid.items() if not values]:
         raise ConfigError(f"{sweep}: the list of values for {empty[0]} is empty; give at least one.")
-    if (count := math.prod(map(len, grid.values()))) > MOST_COMBINATIONS:
+    if (count := math.prod(map(len, grid.values())) + len(spec.get("runs", []))) > MOST_COMBINATIONS:
         raise ConfigError(f"{sweep} has {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken: split it.")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
     combinations += spec.get("runs", [])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
+import re
 import textwrap
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import papermill
 import yaml
 
 from lib import paths
-from lib.checks import ConfigError, check_known, fit
+from lib.checks import ConfigError, check_known, fit, refusal
 
 TYPES = {kind.__name__: kind for kind in (bool, int, float, str, list, dict)}
 
@@ -24,39 +27,49 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         ConfigError: no notebook, an executed copy, no such cell, or another kind of line in it.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: there is no such notebook.")
+    if not os.path.isfile(path):
+        raise ConfigError(f"{one_line(path)}: there is no such notebook, or none that can be read.")
     try:
         notebook = nbformat.read(path, as_version=4)
+        cells = tagged(notebook)
+    except PermissionError as error:
+        raise ConfigError(refusal(error)) from error
     except Exception as error:  # nbformat raises many kinds, all of them mean the same to the user
         raise ConfigError(f"{path} is not a Jupyter notebook: give an .ipynb file.") from error
-    tagged = {tag: cell for cell in reversed(notebook.cells) for tag in cell.metadata.get("tags", [])}
-    if "injected-parameters" in tagged or "batch" in notebook.metadata:
+    if "injected-parameters" in cells or "batch" in notebook.metadata:
         raise ConfigError(f"{path} is an executed copy with its own parameters: run the original.")
-    if "parameters" not in tagged:
+    if "parameters" not in cells:
         raise ConfigError(f"{path} has no cell tagged 'parameters': tag the cell that holds its settings.")
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     reported = papermill.inspect_notebook(notebook)
     kinds, defaults, line = {}, {}, 0
     try:
-        for statement in ast.parse(tagged["parameters"].source).body:
+        for statement in ast.parse(cells["parameters"].source).body:
             line = statement.lineno
             name = statement.target.id
             kinds[name] = _kind(ast.parse(reported[name]["inferred_type_name"], mode="eval").body)
             defaults[name] = ast.literal_eval(reported[name]["default"])
-    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
+        return kinds, check(kinds, defaults, str(path))
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path}: line {line or error.lineno} of the parameters cell is not `name: type = value  # help`, "
+            f"{path}: line {line or getattr(error, 'lineno', 1)} of the parameters cell is not `name: type = value  # help`, "
             f"with a literal value and a type made of {', '.join(TYPES)}."
         ) from error
-    return kinds, check(kinds, defaults, str(path))
+
+
+def tagged(notebook: nbformat.NotebookNode) -> dict[str, nbformat.NotebookNode]:
+    """Tag -> the first cell that has it."""
+    return {tag: cell for cell in reversed(notebook.cells) for tag in cell.metadata.get("tags") or []}
 
 
 def _kind(annotation: ast.expr) -> Any:
     """The type that an annotation such as `dict[str, list[int]]` spells."""
     if isinstance(annotation, ast.Subscript):
+        kind = _kind(annotation.value)
         parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        return _kind(annotation.value)[tuple(_kind(part) for part in parts)]
+        if len(parts) != {list: 1, dict: 2}.get(kind):
+            raise TypeError(f"{ast.unparse(annotation)} is no type")
+        return kind[tuple(_kind(part) for part in parts)]
     return TYPES[ast.unparse(annotation)]
 
 
@@ -69,10 +82,24 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise yaml.YAMLError(f"{twice[0]} stands twice: keep one of them")
+        names = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for name, count in names.items():
+            if count > 1:
+                raise yaml.YAMLError(f"{name} stands twice: keep one of them")
+        if "<<" in names:
+            raise yaml.YAMLError("<< takes over another mapping: write its names and values out")
         return super().construct_mapping(node, deep=deep)
+
+    def construct_number(self, node: Any) -> float:
+        """YAML has numbers that nobody means: 012 is 10, and 1:30 is 90."""
+        if ":" in node.value or re.match(r"[-+]?0[\dbx_]", node.value):
+            raise yaml.YAMLError(f"{node.value} is no plain decimal number: write it as one, or put it in quotes")
+        kind = "int" if node.tag.endswith("int") else "float"
+        return getattr(self, f"construct_yaml_{kind}")(node)
+
+
+for _tag in ("int", "float"):
+    _PlainLoader.add_constructor(f"tag:yaml.org,2002:{_tag}", _PlainLoader.construct_number)
 
 
 def _yaml(text: str) -> Any:
@@ -112,13 +139,13 @@ def read_file(path: Path) -> dict[str, Any]:
         ConfigError: there is no such file, or it holds something else.
     """
     try:
-        if not path.is_file():
-            raise ConfigError(f"{path}: there is no such file.")
+        if not os.path.isfile(path):
+            raise ConfigError(f"{one_line(path)}: there is no such file.")
         return read_text(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file in UTF-8.") from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(refusal(error)) from None
 
 
 def read_text(text: str, source: str) -> dict[str, Any]:

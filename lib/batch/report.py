@@ -15,6 +15,8 @@ import nbformat
 from nbconvert import HTMLExporter
 
 from lib import paths, session
+from lib.batch.jobs import ending
+from lib.batch.parameters import one_line
 
 TEMPLATE = Path(__file__).parents[1] / "assets" / "report.html.j2"
 
@@ -33,18 +35,20 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
     A notebook that cannot be read has a line of the index and no page.
 
     Raises:
-        OSError: the report cannot be written.
+        DataError, OSError: the report cannot be written.
     """
     target = paths.runs() / "report" / profile
     (target / "figures").mkdir(parents=True, exist_ok=True)
-    figures = sorted(paths.figures(profile).glob("*.png"))
-    for figure in figures:
-        shutil.copyfile(figure, target / "figures" / figure.name)
+    drawn = paths.figures(profile)
+    figures = {path.relative_to(drawn).as_posix(): path for path in sorted(drawn.rglob("*.png"))}
+    for name, figure in figures.items():
+        (target / "figures" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(figure, target / "figures" / name)
     template = jinja2.Environment(autoescape=True).from_string(TEMPLATE.read_text(encoding="utf-8"))
     text = template.render(
         title=f"Contrastive sentence embeddings: the {profile} profile",
         pages=[_page(path, target) for path in notebooks],
-        figures=[figure.name for figure in figures],
+        figures=list(figures),
         versions=", ".join(f"{name} {version}" for name, version in session.versions().items()),
         commit=session.git_commit(),
         made=time.strftime("%Y-%m-%d %H:%M"),
@@ -60,18 +64,18 @@ def _page(path: Path, target: Path) -> dict[str, Any]:
     try:
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
-    except (OSError, ValueError, AttributeError, nbformat.ValidationError) as error:  # ValueError: no JSON
+        title, claim = _title_and_claim(notebook)
+        exporter = HTMLExporter(raw_template=PAGE)
+        body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title or path.stem}})
+    except Exception as error:  # no JSON, no notebook, outputs that no page can show
         (target / f"{path.stem}.html").unlink(missing_ok=True)
-        reason = f"{path} cannot be read ({str(error).splitlines()[0][:80]}): delete it and run the notebook again."
+        reason = f"{path} cannot be read ({one_line(error)[:80]}): delete it and run the notebook again."
         return {"name": path.stem, "title": path.stem, "claim": "", "time": "", "status": "damaged", "reason": reason}
-    title, claim = _title_and_claim(notebook)
-    exporter = HTMLExporter(raw_template=PAGE)
-    body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": title or path.stem}})
     with paths.whole_file(target / f"{path.stem}.html") as partial:
         partial.write_text(body, encoding="utf-8")
-    ending = notebook.metadata.get("batch", {"status": "not finished", "reason": "", "seconds": 0})
-    time = timedelta(seconds=int(ending["seconds"]))
-    return {"name": path.stem, "title": title or path.stem, "claim": claim, "time": time, **ending}
+    how = ending(path) or {"status": "not finished", "reason": "", "seconds": 0}
+    time = timedelta(seconds=int(how["seconds"]))
+    return {"name": path.stem, "title": title or path.stem, "claim": claim, **how, "time": time}
 
 
 def _title_and_claim(notebook: nbformat.NotebookNode) -> tuple[str, str]:

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from lib.figures.style import CYCLE, OUTSIDE, colour, panels, widen
+from lib.figures.style import CYCLE, OUTSIDE, colour, panels, plain, widen
 
 
+@plain
 def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     """Attention of every layer over one sentence, mean over heads, one row of maps per encoder (and backbone, if there
     are several).
@@ -42,6 +43,7 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     return fig
 
 
+@plain
 def token_panels(
     frame: pd.DataFrame, tokens: list[str], *, titles: dict[str, str], limits: tuple[float, float], label: str
 ) -> Figure:
@@ -63,6 +65,7 @@ def token_panels(
     return fig
 
 
+@plain
 def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
 
@@ -91,6 +94,7 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     return fig
 
 
+@plain
 def token_shares(frame: pd.DataFrame) -> Figure:
     """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
 
@@ -116,6 +120,7 @@ def token_shares(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+@plain
 def energy_scatter(frame: pd.DataFrame) -> Figure:
     """CLS energy and score of single encoders (JTCSE, Figure 10), with the rank correlation of what a panel shows, the
     untuned encoder left out.

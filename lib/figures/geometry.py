@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from scipy.optimize import linear_sum_assignment
 
 from lib.figures.attention import token_panels
-from lib.figures.style import CYCLE, METHODS, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, panels
+from lib.figures.style import CYCLE, METHODS, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, panels, plain
 
 _AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
 
 
+@plain
 def geometry_paths(frame: pd.DataFrame) -> Figure:
     """Alignment against uniformity, one path per method from its first to its last measured step (SimCSE Fig. 2).
 
@@ -39,6 +40,7 @@ def geometry_paths(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+@plain
 def geometry_scatter(frame: pd.DataFrame) -> Figure:
     """Alignment and uniformity of several encoders, coloured by their STS score (SimCSE Fig. 3).
 
@@ -53,6 +55,7 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+@plain
 def geometry_plane(frame: pd.DataFrame) -> Figure:
     """Alignment and uniformity of every encoder, mean and single seeds, a panel for each backbone; the lower left is good.
 
@@ -90,6 +93,7 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
         ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, fontsize=9, arrowprops=arrow)
 
 
+@plain
 def cosine_density(frame: pd.DataFrame) -> Figure:
     """Distribution of cosines per group of gold scores, one panel per encoder (SimCSE Fig. G.1).
 
@@ -105,6 +109,7 @@ def cosine_density(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+@plain
 def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     """Cosine of every two token vectors of one sentence, one panel per encoder on one scale of colours (3R, Figure 3).
 
@@ -117,6 +122,7 @@ def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     return token_panels(frame, tokens, titles=titles, limits=limits, label="cosine of token vectors")
 
 
+@plain
 def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]) -> Figure:
     """Cosine of every two sentences, with its value; a panel for each encoder. cosines: name -> [n, n]."""
     n = len(sentences)
@@ -130,6 +136,7 @@ def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]
     return fig
 
 
+@plain
 def singular_spectrum(frame: pd.DataFrame) -> Figure:
     """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
     fig, ax = plt.subplots(figsize=(5, 3.2), subplot_kw={"prop_cycle": CYCLE})
@@ -141,6 +148,7 @@ def singular_spectrum(frame: pd.DataFrame) -> Figure:
     return fig
 
 
+@plain
 def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     """A two-dimensional map of texts, one panel per encoder, coloured by label; with a column cluster there is a second
     row coloured by what K-Means found, with the mean place of every cluster (MSSE, Figure 4).
@@ -177,6 +185,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     return fig
 
 
+@plain
 def neighbours(frame: pd.DataFrame, *, title: str) -> Figure:
     """A map of texts, one panel per encoder, with the texts nearest to something numbered and named below it.
 
@@ -204,6 +213,7 @@ def _matching(found: pd.Series, labels: pd.Series) -> dict:
     return dict(zip(common.index[rows], common.columns[columns], strict=True))
 
 
+@plain
 def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
     """Pairs of sentences in a plane, one panel per encoder, with rank correlations (miCSE, Figures 5 to 7).
 
@@ -224,6 +234,7 @@ def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: st
     return fig
 
 
+@plain
 def modulus_surface(frame: pd.DataFrame) -> Figure:
     """The tensor-modulus loss over the ratio of two lengths and the cosine between them (JTCSE, Figure 3).
 

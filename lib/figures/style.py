@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
@@ -32,6 +34,21 @@ def colour(method: str, other: str = "0.45") -> str:
     method = method.split("\n")[0]  # what stands below is no part of the name
     name = method.split(",")[0].split(" (")[0]
     return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
+
+
+def plain(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """A figure whose texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: object, **options: object) -> Figure:
+        with matplotlib.rc_context({"text.parse_math": False}):
+            fig = draw(*arguments, **options)
+        for axis in [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis) if axis.get_scale() == "log"]:
+            for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):  # powers of ten are formulas
+                tick.label1.set_parse_math(True)
+        return fig
+
+    return drawn
 
 
 def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:
@@ -80,13 +97,21 @@ def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, not
         profile: whose folder of figures.
         note: protocol, split, seeds; stands with the source under the picture and in the description of the files.
         source: where the numbers come from, when that is not this run of the profile.
+
+    Raises:
+        DataError: the folder cannot be written.
     """
     folder = paths.figures(profile)
-    folder.mkdir(parents=True, exist_ok=True)
     description = (source or f"profile {profile}") + (f"; {note}" if note else "")
-    fig.text(0, -0.015, description, va="top", fontsize=9, color="0.4")
-    fig.savefig(folder / f"{name}.png", metadata={"Software": None, "Description": description})
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        fig.savefig(folder / f"{name}.svg", metadata={"Date": None, "Creator": None, "Description": description})
-    data.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g", lineterminator="\n")
+    fig.text(0, -0.015, description, va="top", fontsize=9, color="0.4", parse_math=False)
+    png, svg = (
+        {"Software": None, "Description": description},
+        {"Date": None, "Creator": None, "Description": description},
+    )
+    with paths.whole_file(folder / f"{name}.png") as new:
+        fig.savefig(new, format="png", metadata=png)
+    with paths.whole_file(folder / f"{name}.svg") as new, matplotlib.rc_context({"svg.hashsalt": name}):
+        fig.savefig(new, format="svg", metadata=svg)
+    with paths.whole_file(folder / f"{name}.csv") as new:
+        data.to_csv(new, index=False, float_format="%.6g", lineterminator="\n")
     return folder / f"{name}.png"

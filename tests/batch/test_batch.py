@@ -296,6 +296,13 @@ WRONG = {
         "first_learning_rates=[0.1]": "first_learning_rates",
         "evaluation_tasks=[nonsense]": "nonsense",
     },
+    "3_infocse": {
+        "stage_one_steps=-1": "stage_one_steps must be at least 0; got -1",
+    },
+    "4_msse": {
+        "triples=demo": "the kind of corpus in triples 'sentences' is unknown",
+        "few_shot_sizes=[0]": "few_shot_sizes [0]",
+    },
     "9_backbone": {
         "mlm_probability=3": "mlm_probability must be above 0, at most 1; got 3.",
         "comparisons=[nonsense]": "nonsense",
@@ -303,8 +310,10 @@ WRONG = {
         "heads=3": "cannot be divided",
         "tuning_size=10000000": "corpus_size asks for",
         "tuning_size=50": "tuning_size must be at least 64",
-        "max_positions=100000000000": "too many for the free memory",
+        "max_positions=1000000000": "too many for the free memory",
         "backbone=./nowhere": "neither an existing folder",
+        "export_folder=/proc/x": "cannot be read or written",
+        "seeds=[]": "the number of seeds must be at least 1",
     },
 }  # fmt: skip
 
