@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import paths
-from lib.checks import check_choice, check_known, check_range, check_types
+from lib.checks import check_choice, check_known, check_range, check_types, fit
 from lib.data import augment
 from lib.encoders.pooling import POOLINGS
 from lib.methods import MethodSpec, Needs
@@ -56,8 +56,8 @@ class RunConfig:
         for name in ("corpus_size", "corpus_seed", "max_steps", "trace_until", "weight_decay", "gradient_clip"):
             check_range(name, getattr(self, name), 0)
         check_range("seed", self.seed, 0, 2**31)  # numpy takes twice that, and every process adds to it
-        for name in ("epochs", "eval_every"):
-            check_range(name, getattr(self, name), 1)
+        check_range("epochs", self.epochs, 1, 1_000_000)
+        check_range("eval_every", self.eval_every, 1)
         check_range("batch_size", self.batch_size, 2)
         check_range("max_length", self.max_length, 4)
         check_range("learning_rate", self.learning_rate, 0, 1, above=True)
@@ -109,10 +109,12 @@ class RunConfig:
             ConfigError: unknown name or wrong value.
         """
         run_names = {f.name for f in fields(cls)}
-        arguments = set(MethodSpec.parse(parameters.get("method", cls.method)).argument_names())
+        arguments = set(MethodSpec.parse(fit("method", str, parameters.get("method", cls.method))).argument_names())
         check_known(parameters, run_names | arguments | set(others), "parameter")
         given = {k: v for k, v in parameters.items() if k in run_names}
-        nested = dict(given.pop("method_arguments", {})) | {k: v for k, v in parameters.items() if k in arguments}
+        nested = fit("method_arguments", dict, given.pop("method_arguments", {})) | {
+            k: v for k, v in parameters.items() if k in arguments
+        }
         return cls(**given, method_arguments=nested)
 
     def data_folder(self) -> Path:

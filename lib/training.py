@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,10 +21,11 @@ from lib.analysis import geometry
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Batch, STSTask, TokenizedCorpus
+from lib.data.sts import POSITIVE_GOLD
 from lib.encoders import SentenceEncoder
 from lib.evaluation.sts import cosine, task_scores
 from lib.methods import Method
-from lib.paths import whole_file
+from lib.paths import sweep, whole_file
 from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
@@ -33,7 +33,6 @@ CHECKPOINT_SHARE = 0.05  # saving takes at most this share of the time, however 
 CHECKPOINT_LONGEST = 900.0  # unless more than this would be lost: one slow save (a laptop that slept) is no reason
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
-POSITIVE_GOLD = 4.0  # alignment is measured on dev pairs scored strictly above this (SimCSE, Figure 2)
 RANDOM = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}  # what reads and sets the random state of a device
 
 
@@ -264,20 +263,23 @@ def _save(
 
 
 def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[Progress, dict[str, Tensor]]:
+    present = accelerator.num_processes, accelerator.device.type
     try:
+        sweep(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        written = len(content["random"]), content["device"]
+        state = Progress(**content["progress"])
+        if written == present:
+            for name, part in resumable.items():
+                part.load_state_dict(content[name])
+            for device, random_state in content["random"][accelerator.process_index].items():
+                RANDOM[device].set_rng_state(random_state)
+            return state, dict(content["best"])
+    except Exception as error:  # no torch file, one that was cut, or one that holds something else
         raise ConfigError(
             f"{path} is damaged ({type(error).__name__}): delete it, and training begins anew."
         ) from error
-    written, present = (len(content["random"]), content["device"]), (accelerator.num_processes, accelerator.device.type)
-    if written != present:
-        raise ConfigError(
-            f"{path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: "
-            "resume as it was started, or delete the file."
-        )
-    for name, part in resumable.items():
-        part.load_state_dict(content[name])
-    for device, random_state in content["random"][accelerator.process_index].items():
-        RANDOM[device].set_rng_state(random_state)
-    return Progress(**content["progress"]), content["best"]
+    raise ConfigError(
+        f"{path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: resume as it "
+        "was started, or delete the file."
+    )

@@ -11,7 +11,8 @@ from typing import get_type_hints
 
 from lib import runs
 from lib.batch.parameters import check, declared, notebook_of, read_assignment, read_file
-from lib.checks import ConfigError, DataError, EncoderError, fit
+from lib.checks import ConfigError, fit
+from lib.command import DONE, FAILED, ended, say
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.methods import REGISTRY, MethodSpec
@@ -49,14 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("-f", "--file", type=Path, required=True, help="parameters in YAML")
     parser.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="wins over FILE")
     args = parser.parse_args(argv)
+    return ended(lambda: _train(args))
+
+
+def _train(args: argparse.Namespace) -> int:
     try:
         run = runs.run(read(args.file, args.parameter))
-    except (ConfigError, DataError, EncoderError, NumericError) as error:
-        print(error, file=sys.stderr)
-        return 1 if isinstance(error, NumericError) else 2
+    except NumericError as error:
+        say(str(error))
+        return FAILED
     if processes().is_main_process:
         print(f"{run.folder}  {json.dumps(run.metrics)}")
-    return 0
+    return DONE
 
 
 if __name__ == "__main__":

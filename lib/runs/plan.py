@@ -396,6 +396,9 @@ class Plan:
             check_choice("layouts", layout, LAYOUTS)
         tasks = [load_labelled(data_dir, name) for name in names]
         self._check_once("clustering_tasks", [task.name for task in tasks])
+        self._check_once("clusters", clusters)
+        if not len(clusters):
+            raise ConfigError("clusters is empty: give at least one number, 0 for the number of labels.")
         for task in tasks:
             for k in clusters:
                 if k and not 2 <= k <= len(task):

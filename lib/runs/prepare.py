@@ -23,6 +23,7 @@ from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
 from lib.encoders.saved import MINI_BERT, fetch
 from lib.encoders.sentence_encoder import longest_input
+from lib.methods import Method
 
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
 # Not part of the name by themselves: where things are filed, and what the checksums stand for.
@@ -104,7 +105,7 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
         "dev": "" if dev is None else dev.fingerprint(),
     }
     for argument, name in config.needs.encoders.items():
-        further = shared.once(ensemble.load, name, device="cpu")
+        further = shared.once(ensemble.load, name, device="cpu", what=argument)
         checksums[argument] = shared.once(type(further).fingerprint, further, (MODEL_FILES,))
     for argument, name in config.needs.generators.items():
         generator = shared.once(Generator.from_pretrained, name)
@@ -131,7 +132,7 @@ def encoder_name(path_or_id: str) -> str:
     folder = next((place.resolve() for place in places if place.is_dir()), places[0])
     provenance = folder.parent / "provenance.json"
     if folder.name == "encoder" and provenance.is_file():
-        return json.loads(provenance.read_text(encoding="utf8")).get("backbone", folder.parent.name)
+        return paths.read_json(provenance).get("backbone", folder.parent.name)
     return folder.name
 
 
@@ -143,8 +144,18 @@ def preflight(config: RunConfig, shared: Shared | None = None) -> None:
     """
     corpus, encoder, _ = load(config, shared)
     check_memory(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
+    build(config, copy.deepcopy(encoder))  # the method may change its encoder
+
+
+def build(config: RunConfig, encoder: SentenceEncoder) -> Method:
+    """The method of a run around this encoder.
+
+    Raises:
+        ConfigError: they do not fit together, or there is no memory for it.
+        DataError, EncoderError: what it reads beside the encoder cannot be read.
+    """
     try:
-        config.spec.build(copy.deepcopy(encoder), config.method_arguments)  # the method may change its encoder
+        return config.spec.build(encoder, config.method_arguments)
     except RuntimeError as error:  # PyTorch found no memory
         raise ConfigError(f"method {config.method} cannot be built here: {str(error).splitlines()[0]}") from error
 
@@ -162,7 +173,8 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
         ConfigError: more is needed than is free.
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
-    parameters = sum(p.numel() for p in encoder.parameters())
+    layer = sum(p.numel() for p in encoder.backbone.encoder.layer[:1].parameters())
+    parameters = sum(p.numel() for p in encoder.parameters()) + layer * needs.further_layers
     tokens = config.batch_size / group.num_processes * max(needs.passes, columns) * config.max_length
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
@@ -174,8 +186,9 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
         free = psutil.virtual_memory().available
     if needed > free:
         raise ConfigError(
-            f"training would need about {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
-            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone."
+            f"training would need about {needed / 2**30:,.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
+            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone"
+            f"{f' or fewer layers (now {needs.further_layers:,} beside it)' if needs.further_layers else ''}."
         )
 
 

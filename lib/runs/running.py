@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from accelerate.utils import set_seed
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from lib import paths, session
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.distributed import processes
@@ -24,7 +26,7 @@ from lib.methods import Method
 from lib.progress import is_wanted
 from lib.runs import times
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, check_memory, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -45,7 +47,7 @@ def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Ru
         on_share: see `lib.training.train`.
 
     Raises:
-        ConfigError, DataError, EncoderError: before training starts.
+        ConfigError, DataError, EncoderError: before training starts; DataError also when the disk is full.
         lib.training.NumericError: a loss term is not finite.
     """
     group, environment = processes(), session.environment()
@@ -54,18 +56,23 @@ def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Ru
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
-        if is_wanted() and group.is_main_process and stored.provenance["commit"] != environment["commit"]:
+        if is_wanted() and group.is_main_process and stored.provenance.get("commit") != environment["commit"]:
             again = "delete its folder to train it again with the present code."
-            print(f"run {stored.id} was trained at commit {stored.provenance['commit']}; {again}", file=sys.stderr)
+            print(f"run {stored.id} was trained at commit {stored.provenance.get('commit')}; {again}", file=sys.stderr)
         return stored
     check_memory(config, encoder, columns=len(corpus.roles))
     if group.is_main_process:
         warn_if_slow(config)
-    with _lock(working.with_suffix(".lock")) if group.is_main_process else nullcontext():
+        _check_place(stored.folder)
+        sweep(paths.runs())
+    waiting = f"another process is at work on run {stored.id}: waiting for it."
+    with paths.locked(working, waiting=waiting) if group.is_main_process else nullcontext():
+        if group.is_main_process:
+            paths.sweep(stored.folder)
         group.wait_for_everyone()
         if not stored.is_finished:
             set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
-            method = config.spec.build(encoder, config.method_arguments)
+            method = build(config, encoder)
             if group.process_index:
                 set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
             split, checkpoint = config.needs.splits_long_rows, working / "checkpoint.pt"
@@ -116,12 +123,16 @@ def _finish(
         (path / "encoder" / CARD).write_text(model_card(Run(path), name=folder.name), encoding="utf8")
 
 
-def _lock(lock_file: Path) -> AbstractContextManager:
-    """The lock of one run, held; when somebody else holds it, say so and wait."""
-    lock_file.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(lock_file)
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        print(f"another process is at work on run {lock_file.stem}: waiting for it.", file=sys.stderr, flush=True)
-        return lock.acquire()
+def _check_place(folder: Path) -> None:
+    """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained."""
+    paths.check_writable(folder.parent)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise DataError(f"{folder} is in the way of the run of this name: move it.")
+
+
+def sweep(store: Path) -> None:
+    """Remove what killed processes left of runs that are finished by now; the others stay, so that they resume."""
+    for working in [place for place in (store / ".unfinished").glob("*") if place.is_dir()]:
+        if any((store / profile / working.name / "metrics.json").is_file() for profile in paths.PROFILES):
+            with suppress(Timeout), paths.locked(working, timeout=0):
+                shutil.rmtree(working, ignore_errors=True)

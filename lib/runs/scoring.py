@@ -88,7 +88,7 @@ class Scores:
         if isinstance(encoder, Run):
             return encoder.results(name, compute, key=key, **labels)
         path = paths.made_once(_kept(encoder, name, key), lambda new: compute().to_csv(new, index=False))
-        return store.label_rows(pd.read_csv(path), known | {"seed": ""}, **labels)
+        return store.label_rows(store.read_rows(path), known | {"seed": ""}, **labels)
 
     def to_read(self, encoder: Run | Encoder) -> list[SentenceEncoder]:
         """The encoders, alone or of a sum, that would have to read all sentences: none where the scores are kept."""

@@ -13,11 +13,10 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from filelock import FileLock
 from pandas.api.types import is_float_dtype, is_numeric_dtype
 
 from lib import paths, session
-from lib.checks import DataError
+from lib.checks import DataError, refusal
 from lib.config import RunConfig
 from lib.data.sts import protocol
 from lib.distributed import processes
@@ -51,7 +50,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return self._read("config.yaml", yaml.safe_load)
+        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text)))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -62,11 +61,11 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
-        return self._read("metrics.json", json.loads)
+        return self._read("metrics.json", lambda text: _mapping(json.loads(text)))
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._read("provenance.json", json.loads)
+        return self._read("provenance.json", lambda text: _mapping(json.loads(text)))
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -77,14 +76,22 @@ class Run:
         """Raises DataError when the run is not as it was written."""
         try:
             return parse((self._checked / name).read_text(encoding="utf8"))
-        except (OSError, ValueError, yaml.YAMLError, pd.errors.ParserError) as error:  # json's and pandas' among them
+        except PermissionError as error:
+            raise DataError(refusal(error)) from error
+        except (
+            OSError,
+            ValueError,
+            RecursionError,
+            yaml.YAMLError,
+        ) as error:  # those of json and pandas are ValueErrors
             raise DataError(
-                f"{self.folder / name} is damaged ({error}): delete {self.folder}, and it is trained again."
+                f"{self.folder / name} is damaged ({' '.join(str(error).split())}): delete {self.folder}, and it is trained "
+                "again."
             ) from error
 
     @cached_property
     def _checked(self) -> Path:
-        return paths.check_seal(self.folder)
+        return paths.check_seal(self.folder, thorough=False)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -104,10 +111,12 @@ class Run:
 
         Raises:
             EncoderError: the run has no such projection.
+            DataError: a file of the run was cut or changed.
         """
+        paths.check_seal(self.folder)
         if training_head:
             options["projection"] = load_training_head(self.folder / "encoder")
-        return ensemble.load(self._checked / "encoder", **options).to(processes().device)
+        return ensemble.load(self.folder / "encoder", **options).to(processes().device)
 
     def results_file(self, name: str, key: Any = None) -> Path:
         """Where `results` keeps rows."""
@@ -125,11 +134,29 @@ class Run:
             compute: gives the columns RESULT_COLUMNS.
             labels: values of columns where they differ from the run's.
         """
-        path = self.results_file(name, key)
-        if not path.is_file():
-            with paths.whole_file(path, sealed=True) as new:
-                compute().to_csv(new, index=False)
-        return label_rows(pd.read_csv(paths.check_seal(path)), self.labels, **labels)
+        path = paths.made_once(self.results_file(name, key), lambda new: compute().to_csv(new, index=False))
+        return label_rows(read_rows(path), self.labels, **labels)
+
+
+def _mapping(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__} where names and values are expected")
+    return content
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Result rows that were kept.
+
+    Raises:
+        DataError: the file holds no such rows.
+    """
+    try:
+        rows = pd.read_csv(path)
+        if rows.empty or not {*RESULT_COLUMNS} <= {*rows}:
+            raise ValueError(f"it has the columns {', '.join(map(str, rows))}")
+    except (ValueError, pd.errors.ParserError) as error:  # pandas' and those of the encoding among them
+        raise DataError(f"{path} is damaged ({error}): delete it, and it is measured again.") from error
+    return rows
 
 
 def _labels(config: Mapping[str, Any], backbone: str, run_id: str) -> dict[str, Any]:
@@ -195,13 +222,13 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
         raise DataError(f"{gone[0]} is not in the store: rows are published where their runs are.")
     sources, notes = {}, []
     path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.with_name(f".{name}.lock")):
+    with paths.locked(path):
         if path.is_file():
             text = [column for column in frame if not is_numeric_dtype(frame[column])]  # "1" is read back as a number
             earlier = published(profile, name, columns=list(frame)).astype(dict.fromkeys(text, str))
             both = pd.concat([earlier, frame], ignore_index=True)
             frame = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[list(both)]
-            provenance = json.loads(beside.read_text(encoding="utf8"))
+            provenance = paths.read_json(beside)
             sources, notes = provenance["runs"], [other for other in provenance["notes"] if other != note]
         sources |= {run.id: run.provenance | {"settings": run.settings} for run in measured}
         sources = {run_id: sources[run_id] for run_id in sorted({*frame.run_id} - {""})}
@@ -240,8 +267,11 @@ def published(profile: str, name: str, *, columns: Sequence[str] = tuple(ROW_COL
     if not path.is_file():
         return pd.DataFrame(columns=list(columns))
     beside = path.with_suffix(".provenance.json")
-    written = json.loads(beside.read_text(encoding="utf8")).get("sha256") if beside.is_file() else None
-    if written not in (None, hashlib.sha256(path.read_bytes()).hexdigest()):
+    try:
+        written = paths.read_json(beside)["sha256"]
+    except (DataError, KeyError) as error:
+        raise DataError(f"{beside} does not say what was published ({error}): restore it from git.") from error
+    if written != hashlib.sha256(path.read_bytes()).hexdigest():
         raise DataError(f"{path} was cut or changed since it was published: restore it and {beside.name} from git.")
     frame = pd.read_csv(path, keep_default_na=False)
     if list(frame) != list(columns):

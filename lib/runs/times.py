@@ -4,7 +4,7 @@ timed in a small piece."""
 from __future__ import annotations
 
 import itertools
-import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from filelock import FileLock
 
 from lib import paths, session
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import STSTask, augment, load_corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder
@@ -27,6 +27,8 @@ SPENT = "spent"  # all seconds that were ever remembered: what a notebook took b
 
 TRIAL_STEPS, TRIAL_TEXTS = 3, 256  # of the small piece
 
+_unwritten: dict[tuple[Path, str], float] = {}  # what this process measured and the store could not take
+
 
 def _file() -> Path:
     return paths.runs() / "times.json"
@@ -35,15 +37,16 @@ def _file() -> Path:
 def read() -> dict[str, float]:
     """kind -> seconds per unit, as the last work of that kind took; empty where the file is missing or damaged."""
     try:
-        return {str(kind): float(seconds) for kind, seconds in json.loads(_file().read_text(encoding="utf8")).items()}
-    except (OSError, ValueError, AttributeError, TypeError):  # only an estimate depends on it
-        return {}
+        known = {kind: float(seconds) for kind, seconds in paths.read_json(_file()).items()}
+    except (DataError, ValueError, TypeError, OverflowError):  # only an estimate depends on it
+        known = {}
+    known |= {kind: seconds for (file, kind), seconds in _unwritten.items() if file == _file()}
+    return {kind: seconds for kind, seconds in known.items() if math.isfinite(seconds) and seconds >= 0}
 
 
 @contextmanager
 def _changed() -> Iterator[dict[str, float]]:
-    _file().parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(_file().with_name(".times.lock")):
+    with paths.locked(_file()):
         known = read()
         yield known
         with paths.whole_file(_file()) as new:
@@ -51,16 +54,20 @@ def _changed() -> Iterator[dict[str, float]]:
 
 
 def remember(kind: str, seconds: float, units: float = 1, *, spent: bool = True) -> None:
-    """`units` of this kind took `seconds`.
+    """`units` of this kind took `seconds`. Where the store cannot be written it is known to this process alone.
 
     Args:
         spent: count the seconds as work of a notebook (not so for a calibration).
     """
     if units <= 0:
         return
-    with _changed() as known:
-        known[kind] = float(f"{seconds / units:.4g}")
-        known[SPENT] = round(known.get(SPENT, 0.0) + seconds * spent, 3)
+    per_unit = float(f"{seconds / units:.4g}")
+    try:
+        with _changed() as known:
+            known[kind] = per_unit
+            known[SPENT] = round(known.get(SPENT, 0.0) + seconds * spent, 3)
+    except (DataError, OSError):
+        _unwritten[_file(), kind] = per_unit
 
 
 def _shape(encoder: SentenceEncoder) -> str:

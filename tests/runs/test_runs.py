@@ -222,13 +222,13 @@ def test_emulated_bf16_is_told(config, monkeypatch, capsys):
     [
         ({"corpus": "no-such.txt"}, DataError, "no such file"),
         ({"data_dir": "no/such/folder"}, DataError, "is not a folder"),
-        ({"data_dir": "~nobody-of-this-name/x"}, DataError, "is not a folder"),
-        ({"backbone": "~nobody-of-this-name/x"}, EncoderError, "neither an existing folder"),
+        ({"data_dir": "~nobody-of-this-name/x"}, DataError, "in the home folder of nobody"),
+        ({"backbone": "~nobody-of-this-name/x"}, DataError, "in the home folder of nobody"),
         ({"dev_task": "STS-B"}, DataError, "senteval"),
         ({"corpus_size": 1000}, DataError, "has 200 rows, corpus_size asks for 1,000"),
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
         ({"max_length": 100}, ConfigError, "more than backbone"),
-        ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 10**13}, ConfigError, "here: .*memory"),
+        ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 2**31 - 1}, ConfigError, "here: .*memory"),
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
         ({"method": "micse"}, ConfigError, "beyond the 2 layers"),
         (
@@ -293,7 +293,7 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
 @pytest.mark.parametrize("method", ["ct", "jtcse", "micse", "mirror_bert", "mlm", "tncse"])
 @pytest.mark.parametrize("augmented", [False, True])
 def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config, tmp_path, method, augmented):
-    (tmp_path / "pairs.csv").write_text("first,second\n" + "".join(f"a dog {i},a cat\n" for i in range(40)))
+    (tmp_path / "pairs.csv").write_text("first,second\n" + "".join(f"a dog {i},a cat {i}\n" for i in range(40)))
     change = {"augmentation": "shuffle"} if augmented else {"corpus": str(tmp_path / "pairs.csv")}
     arguments = {"jtcse": {"cross_attention_layers": 2}}.get(method, {})
     with pytest.raises(
@@ -304,7 +304,8 @@ def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config, tmp_pat
 
 def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
     def table(header, words):
-        (tmp_path / "table.csv").write_text(f"{header}\n" + "".join(f"{i % 2 + 1} {words}\n" for i in range(40)))
+        rows = [",".join(f"{i % 2 + 1} {text}" for text in words.split(",")) for i in range(40)]
+        (tmp_path / "table.csv").write_text("\n".join([header, *rows]))
         return config.replace(corpus=str(tmp_path / "table.csv"))
 
     histories = []
