@@ -1,33 +1,77 @@
 """What careless and hostile users give: one clear sentence before any work, nothing foreign read, nothing overwritten.
 
-The cases are data: input, and words of the sentence."""
+The cases are data: input, and words of the sentence. They run in this process, but for closed streams and full disks."""
 
+import errno
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from nbformat import v4
 from safetensors.torch import load_file, save_file
+from transformers import BertConfig, BertForMaskedLM
 
-from lib import paths, runs
-from lib.batch import jobs
-from lib.batch.execute import _literal
-from lib.batch.parameters import read_file, read_text
-from lib.checks import ConfigError, DataError, EncoderError
+from lib import command, figures, paths, runs
+from lib.batch import __main__ as batch
+from lib.batch import execute, jobs
+from lib.batch.parameters import declared, read_assignment, read_file, read_text
+from lib.checks import ConfigError, DataError, EncoderError, check_range, fit, refusal
 from lib.config import RunConfig
+from lib.data import __main__ as data_command
+from lib.data import exemplars, load_corpus, load_sts, load_transfer
+from lib.data.files import manifest, read_lines
+from lib.data.labelled import load_labelled
+from lib.data.pool_writer import ask, write_pool
+from lib.data.retrieval import load_captions, load_retrieval
 from lib.encoders import SentenceEncoder, ensemble
-from lib.evaluation import RESULT_COLUMNS
+from lib.encoders.generator import Generator
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts
+from lib.runs import __main__ as run_command
+from lib.runs import running, times
+from lib.runs.prepare import encoder_name
 
-NOTEBOOK = paths.root() / "notebooks" / "0_start_here.ipynb"
+ROOT = paths.root()
+NOTEBOOK = ROOT / "notebooks" / "0_start_here.ipynb"
+LONG = "a pasted sentence " * 30  # no file has such a name
+OURS = (ConfigError, DataError, EncoderError)
+LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
+few = settings(  # the same examples every time, and few: a test file of a minute
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def one_sentence(caught) -> str:
+    """The message, which says it in one line of a length that somebody reads."""
+    text = str(caught.value)
+    assert text and "\n" not in text and len(text) < 1_000
+    return text
+
+
+# --- Parameters ---
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
 YAML = {
     "seed: 1\nseed: 2": "seed stands twice: keep one of them",
     "grid: {seed: [1], seed: [2]}": "seed stands twice",
+    "seed: 1\n<<: {seed: 2}": "<< takes over another mapping",
     BOMB: "refers to another place: write the value out",
     "[]": "is not a mapping",
     "false": "is not a mapping",
@@ -35,57 +79,539 @@ YAML = {
     "seed: 2020-99-99": "not valid YAML",
     "seed: !!int abc": "not valid YAML",
     "seed: !!python/object/apply:os.system [ls]": "not valid YAML",
+    "seed: 012": "012 is no plain decimal number",
+    "seed: 1:30": "1:30 is no plain decimal number",
+    "rate: 1:30.5": "1:30.5 is no plain decimal number",
+    "seed: 0x1F": "0x1F is no plain decimal number",
+    "seed: " + "9" * 5000: "not valid YAML",
     "[" * 5000: "not valid YAML",
 }
 
 
 @pytest.mark.parametrize(("text", "words"), YAML.items(), ids=range(len(YAML)))
 def test_parameters_that_are_no_plain_mapping(text, words):
-    with pytest.raises(ConfigError, match=words.replace("*", r"\*")):
+    with pytest.raises(ConfigError, match=words.replace("*", r"\*")) as caught:
         read_text(text, "-y")
+    one_sentence(caught)
 
 
 def test_nothing_and_comments_alone_are_no_parameters():
     assert read_text("", "-y") == read_text("# later", "-y") == {}
+    values = read_text("{a: 0, b: -1.5, c: 1.0e-5, d: .5, e: +3, f: 1_000, g: .inf, h: '012'}", "-y")
+    assert list(values.values()) == [0, -1.5, 1e-5, 0.5, 3, 1000, float("inf"), "012"]
+    assert read_assignment({"data_dir": str}, "data_dir=007") == {"data_dir": "007"}
 
 
-@pytest.mark.parametrize("name", ["missing.yaml", "x" * 5000])
+def test_a_file_of_many_names_is_read_in_seconds():
+    assert len(read_text("".join(f"name_{i}: 1\n" for i in range(5_000)), "-y")) == 5_000
+
+
+FITS = [
+    (float, "1e-5", "write 1.0e-5"),
+    (float, "1.0e300", r"write 1.0e\+300"),
+    (list[float], ["x", "2e5"], r"write 2.0e\+5"),
+    (int, "012", "must be int, not '012'"),
+    (str, "a\0b", "a character that no text has"),
+    (str, "\ud800", "a character that no text has"),
+    (list[str], ["a", "\ud800"], "a character that no text has"),
+    (dict, {"a": {"b": ["\udfff"]}}, "a character that no text has"),
+    (int, ["x" * 9_000], "must be int"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "words"), FITS, ids=range(len(FITS)))
+def test_a_value_that_does_not_fit_says_what_would(kind, value, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        fit("name", kind, value)
+    one_sentence(caught)
+
+
+CONFIGS = {
+    "seed": [2**31 + 1, 2**63, 10**4000, -1],
+    "epochs": [10**12, 0],
+    "corpus_size": [-1, 2**31],
+    "batch_size": [1, 2**31],
+    "learning_rate": [0.0, float("inf"), float("nan"), 1.5],
+    "temperature": [float("inf"), float("nan"), 0.0],
+    "dropout": [1.0, -0.1],
+    "augmentation": ["crop(9)", "", "round_trip(a)"],
+    "method": ["", "simcse)", "three_r", "three_r(three_r(simcse)", "simcse(simcse)"],
+    "corpus": ["\ud800"],
+    "profile": ["../../x"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(n, v) for n, values in CONFIGS.items() for v in values],
+    ids=range(sum(map(len, CONFIGS.values()))),
+)
+def test_a_configuration_that_cannot_be(name, value):
+    with pytest.raises(ConfigError) as caught:
+        RunConfig.from_parameters({name: value})
+    one_sentence(caught)
+
+
+def test_a_limit_is_written_out():
+    with pytest.raises(ConfigError, match=r"at least 0, at most 2,147,483,648; got 2,147,483,649\."):
+        RunConfig(seed=2_147_483_649)
+    with pytest.raises(ConfigError, match="at least 1, at most 2,147,483,647; got 1,000,000,000,000"):
+        check_range("n", 10**12, 1)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=5
+)  # fmt: skip
+
+
+@few
+@given(st.sampled_from([*RunConfig.__dataclass_fields__, "temperature", "projection", "nonsense"]), anything)
+def test_any_value_makes_a_configuration_or_a_sentence(name, value):
+    try:
+        assert RunConfig.from_parameters({name: value}).as_dict()
+    except ConfigError as error:
+        assert str(error)
+
+
+@few
+@given(st.text(max_size=80))
+def test_any_text_is_read_as_parameters_or_refused(text):
+    for read in (lambda: read_text(text, "-y"), lambda: read_assignment({"a": str, "b": float}, text)):
+        try:
+            assert isinstance(read(), dict)
+        except ConfigError as error:
+            assert str(error)
+
+
+@pytest.mark.parametrize("name", ["missing.yaml", "x" * 5000, LONG])
 def test_a_parameter_file_that_cannot_be_read(tmp_path, name):
-    with pytest.raises(ConfigError, match="no such file|cannot be read"):
+    with pytest.raises(ConfigError, match="no such file|cannot be read") as caught:
         read_file(tmp_path / name)
+    one_sentence(caught)
 
 
 def test_a_sweep_without_end_is_refused_at_once(tmp_path):
-    grid = {name: list(range(1000)) for name in ("seed", "corpus_size", "batch_size")}
     sweep = tmp_path / "sweep.yaml"
+    grid = {name: list(range(1000)) for name in ("seed", "corpus_size", "batch_size")}
     sweep.write_text(json.dumps({"notebook": "notebooks/0_start_here.ipynb", "grid": grid}))
     with pytest.raises(ConfigError, match="1,000,000,000 combinations, at most 10,000"):
         jobs.expand(sweep)
+    sweep.write_text(json.dumps({"notebook": "notebooks/0_start_here.ipynb", "runs": [{}] * 10_001}))
+    with pytest.raises(ConfigError, match="10,002 combinations, at most 10,000"):
+        jobs.expand(sweep)
 
 
-@pytest.mark.parametrize("content", ["my thesis", "{}", None])
-def test_nobodys_file_is_taken_for_an_output(tmp_path, content):
+# --- Notebooks that are given, and outputs ---
+
+
+def notebook(path, parameters="seed: int = 1", plan=None, **metadata):
+    cells = [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
+    cells += [v4.new_code_cell(plan, metadata={"tags": ["plan"]})] if plan is not None else []
+    nbformat.write(v4.new_notebook(cells=cells, metadata=metadata), path)
+    return path
+
+
+CELLS = {
+    "a: __import__('os').mkdir('it ran') = 1": "line 1 of the parameters cell",
+    "a: int = __import__('os').mkdir('it ran')": "line 1 of the parameters cell",
+    "a: list[__import__('os').mkdir('it ran')] = []": "line 1 of the parameters cell",
+    "a: int = 1\nimport os; os.mkdir('it ran')": "of the parameters cell",
+    "a: dict[str] = {}": "line 1 of the parameters cell",
+    "a: int[str] = 1": "line 1 of the parameters cell",
+    "a: list[str, int] = []": "line 1 of the parameters cell",
+    f"a: {'list[' * 300}int{']' * 300} = []": "of the parameters cell",
+    "%time a = 1": "of the parameters cell",
+    "a: int = 'x'": "a must be int",
+}
+
+
+@pytest.mark.parametrize(("cell", "words"), CELLS.items(), ids=range(len(CELLS)))
+def test_a_parameters_cell_runs_nothing(tmp_path, monkeypatch, cell, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=words):
+        declared(notebook(tmp_path / "n.ipynb", cell))
+    assert not (tmp_path / "it ran").exists()
+
+
+def test_notebooks_that_are_none(tmp_path):
+    path = notebook(tmp_path / "n.ipynb")
+    content = json.loads(path.read_text())
+    for damage in ("", "[" * 100_000, "[]", "{}", '{"cells": 3}', "\ud800".encode("utf8", "surrogatepass")):
+        path.write_bytes(damage if isinstance(damage, bytes) else damage.encode())
+        with pytest.raises(ConfigError, match="is not a Jupyter notebook"):
+            declared(path)
+    content["cells"][0]["metadata"]["tags"] = None
+    path.write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="no cell tagged 'parameters'"):
+        declared(path)
+    with pytest.raises(ConfigError, match="there is no such notebook") as caught:
+        declared(tmp_path / LONG)
+    one_sentence(caught)
+
+
+PLANS = {
+    "x = 1": "makes no plan",
+    "plan = 3": "makes no plan",
+    "%time x": "is not plain Python",
+    "a = seeds[0]": r"line 1 .*`a = seeds\[0\]`, fails with seeds \[\] \(IndexError",
+    "for size in sizes:\n    a = 1 // size": r"line 2 .*fails with sizes \[0\] \(ZeroDivisionError",
+    "size = sizes[0]\nb = size\nc = 1 / b": r"line 3 .*fails with sizes \[0\] \(ZeroDivisionError",
+    "import sys\nsys.exit(3)": "SystemExit: 3",
+    "open('/no/such/file')": r"/no/such/file cannot be read or written \(No such file or directory\)",
+    "raise OSError(28, 'x', '/disk/file')": "/disk/file cannot be read or written .No space left.*free some space",
+}
+
+
+@pytest.mark.parametrize(("cell", "words"), PLANS.items(), ids=range(len(PLANS)))
+def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, cell, words):
+    path = notebook(tmp_path / "n.ipynb", "seeds: list[int] = []\nsizes: list[int] = [0]", cell)
+    with pytest.raises(ConfigError, match=words) as caught:
+        execute.plan_of(jobs.single(path))
+    assert one_sentence(caught).startswith("n.ipynb, n: ")
+
+
+def test_nobodys_file_is_taken_for_an_output(tmp_path):
     output = tmp_path / "mine.ipynb"
-    if content is None:
-        output.mkdir()
-    else:
-        output.write_text(content)
-    with pytest.raises(ConfigError, match="is there already and is no executed notebook"):
-        jobs.single(NOTEBOOK, output=output)
-    notebook = nbformat.v4.new_notebook()
-    nbformat.write(notebook, tmp_path / "own.ipynb")
-    with pytest.raises(ConfigError, match="no executed notebook"):
-        jobs.single(NOTEBOOK, output=tmp_path / "own.ipynb")
-    notebook.metadata["papermill"] = {}
-    nbformat.write(notebook, tmp_path / "old.ipynb")
-    assert jobs.single(NOTEBOOK, output=tmp_path / "old.ipynb").output == tmp_path / "old.ipynb"
+    how = {"status": "finished", "reason": "", "seconds": 1.0, "parameters": "{}"}
+    papermill = {"output_path": str(output), "end_time": "2026-01-01T00:00:00"}
+    notebooks = [{}, {"papermill": {}}, {"papermill": papermill}, {"batch": []}, {"batch": {"status": "finished"}}]
+    notebooks += [{"batch": how | {"seconds": seconds}} for seconds in (float("nan"), 1e300, -1.0, "1")]
+    for content in ("my thesis", "{}", "[" * 100_000, None, *notebooks):
+        shutil.rmtree(output) if output.is_dir() else output.unlink(missing_ok=True)
+        if content is None:
+            output.mkdir()
+        elif isinstance(content, dict):
+            notebook(output, **content)
+        else:
+            output.write_text(content)
+        with pytest.raises(ConfigError, match="is there already and is no executed notebook"):
+            jobs.single(NOTEBOOK, output=output)
+        assert not execute.finished(jobs.Job(NOTEBOOK, {}, {}, output))
+    for metadata in ({"batch": how}, {"papermill": papermill | {"end_time": None}}):  # finished, or killed
+        notebook(output, **metadata)
+        assert jobs.single(NOTEBOOK, output=output).output == output
+
+
+def test_outputs_that_cannot_be_are_refused_before_anything_runs(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    outputs = [
+        tmp_path / "file" / "o.ipynb",
+        tmp_path / (LONG + ".ipynb"),
+        Path("/proc/x/o.ipynb"),
+        Path("/dev/null/o"),
+    ]
+    for output in outputs:
+        code = batch.main(["run", str(NOTEBOOK), "--dry-run", "-o", str(output)])
+        out, err = capsys.readouterr()
+        assert code == 2 and out == "" and err.count("\n") == 1 and "cannot be read or written" in err
+    assert jobs.single(NOTEBOOK, assignments=["corpus=" + "日本" * 90]).output.name.endswith(".ipynb")
+    for assignments in (["corpus=" + "日本" * 90], [f"corpus={LONG}"], ["backbone=日本"]):
+        name = jobs.single(NOTEBOOK, assignments=assignments).output.name
+        assert len(name.encode()) < 200 and name.encode().decode() == name
 
 
 def test_braces_in_a_path_are_part_of_its_name():
     from papermill.parameterize import parameterize_path
 
-    assert parameterize_path(_literal(Path("/a/{seed}/{}.ipynb")), {"seed": 3}) == "/a/{seed}/{}.ipynb"
+    assert parameterize_path(execute._literal(Path("/a/{seed}/{}.ipynb")), {"seed": 3}) == "/a/{seed}/{}.ipynb"
 
+
+def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
+    monkeypatch.delenv("CSE_FIGURES")
+    one, other = jobs.single(NOTEBOOK), jobs.single(NOTEBOOK, assignments=["seed=3"])
+    drawn = paths.runs() / "figures" / "demo"
+    assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
+    with execute._environment(CSE_FIGURES="x"):
+        assert os.environ["CSE_FIGURES"] == "x"
+    assert "CSE_FIGURES" not in os.environ
+
+
+def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, capsys):
+    def full(source, output, *arguments, **options):
+        Path(output).write_text('{"cells": [')
+        raise OSError(errno.ENOSPC, "x")
+
+    monkeypatch.setattr(execute.papermill, "execute_notebook", full)
+    job = jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")
+    assert execute.execute(job) == 1
+    err = capsys.readouterr().err
+    assert "o.ipynb cannot be read or written (No space left on device): free some space" in err
+    assert not execute.finished(job)
+
+
+def test_the_report_leaves_out_what_is_no_notebook(tmp_path, monkeypatch):
+    folder = jobs.folder("demo")
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "a.ipynb")  # reading it would wait for ever
+    (folder / "b.ipynb").write_text("[" * 100_000)
+    for name, ending in (("c", []), ("d", {"status": "finished"}), ("e", {"seconds": float("nan")}), ("f", {"x": 1})):
+        notebook(folder / f"{name}.ipynb", batch=ending)
+    (paths.figures("demo") / "own=1,2").mkdir(parents=True)
+    (paths.figures("demo") / "own=1,2" / "p.png").write_bytes(b"png")
+    assert batch.main(["report"]) == 0
+    index = (paths.runs() / "report" / "demo" / "index.html").read_text()
+    assert re.findall(r'<span class="[^"]+">([^<]+)', index) == ["damaged"] + ["not finished"] * 4
+    assert (paths.runs() / "report/demo/figures/own=1,2/p.png").is_file() and "figures/own%3D1%2C2/p.png" in index
+
+
+# --- Texts ---
+
+CORPORA = [
+    ("a.csv", "a cat,a dog\nred house,blue house\n", "line 1 is a header, and 'a cat' is no name"),
+    ("a.csv", "cat,dog\nhouse,home\ncar,bus\n", "line 1 is a header, and 'cat' is no name"),
+    ("a.csv", "What?,Why?\nWho is it,Where is it\n", "line 1 is a header, and 'What\\?' is no name"),
+    ("a.csv", "text,label\ngood film,pos\nbad film,neg\n", "column 'label' is no text by its name"),
+    ("a.csv", "text,kind\n" + "a good film {},pos\nbad {},neg\n" * 4, "all 8 rows of 'kind' are 2 labels, neg, pos"),
+    (
+        "a.csv",
+        "premise,hypothesis,label\n" + "".join(f"a {i},b {i},neutral\n" for i in range(9)),
+        "'label' are the same",
+    ),
+    ("a.csv", "premise,hypothesis,gold_label\na b,c d,x\ne f,g h,y\n", "'gold_label' is no text by its name"),
+    ("a.csv", "sent0,sent1\na b,1e-3\nc d,2E5\n", "all 2 rows of 'sent1' are numbers, dates or signs"),
+    ("a.csv", 'sent0,sent1\na b,"4,5"\nc d,"3,5"\n', "all 2 rows of 'sent1' are numbers"),
+    ("a.csv", "sent0,sent1\na b,50%\nc d,60 %\n", "all 2 rows of 'sent1' are numbers"),
+    ("a.csv", "sent0,sent1\na b,2020-01-31\nc d,2021-01-31T10:00Z\n", "all 2 rows of 'sent1' are numbers"),
+    ("a.csv", "sent0,sent1\n\u200b,a b\nc,d\n", "line 2: the cell .* has no visible character"),
+    ("a.csv", "sent0,sent1\na b,\nc d,\n", "all 2 rows of 'sent1' are the same"),
+    ("a.csv", "sent0,sent1\na b,x\nc d,x\n", "all 2 rows of 'sent1' are the same, 'x'"),
+    ("a.csv", "positive,anchor\na b,c d\n", "or any number under a header of roles that begins with anchor"),
+    ("a.csv", "text,negative\na b,c d\n", "a header of roles that begins with anchor"),
+    ("c.CSV", "sent0,sent1\na b,1\nc d,2\n", "all 2 rows of 'sent1' are numbers"),
+    ("a.tsv", 'sent0\tsent1\n"a b\tc d\ne f\tg h"\ti j\n', "a cell goes over several lines|a quote sign left open"),
+    ("a.tsv", 'sent0\tsent1\n"Hello" he said\tc d\n', "is a quote sign left open"),
+    ("a.csv", "sent0,sent1\n" + "x" * 200_000 + ",b\n", "field larger than field limit"),
+    ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
+    ("a.parquet", "PAR1", "is a file of another format"),
+    ("a.txt", '{"text": "a"}\n{"text": "b"}\n', "begins a table, not sentences"),
+    ("a.txt", "sent0,sent1\na b,c d\n", "begins a table, not sentences"),
+    ("a.txt", "sentence\tlabel\na b\tx\n", "begins a table, not sentences"),
+    ("a.txt", "1\n2\n3\n", "all 3 rows of 'sentences' are numbers"),
+    ("a.txt", "pos\nneg\n" * 8, "all 16 rows of 'sentences' are 2 labels"),
+    ("a.txt", "One.\rTwo.\rThree.\rFour.\n", "carriage returns alone"),
+    ("a.txt", "One.\rTwo.\rThree.\nFour.\rFive.\n", "carriage returns alone"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "words"), CORPORA, ids=range(len(CORPORA)))
+def test_texts_that_are_none_are_named(tmp_path, name, text, words):
+    (tmp_path / name).write_bytes(text.replace("{}", "here").encode())
+    with pytest.raises(DataError, match=words) as caught:
+        load_corpus(name, tmp_path)
+    assert name in one_sentence(caught)
+
+
+def test_good_tables_stay_good(tmp_path):
+    tables = {
+        "premise,hypothesis,contradiction\n"
+        + "".join(f"it is {i // 3},is it {i},no {i}\n" for i in range(9)): "triples",
+        "sentence 1,sentence 2\na b,c d\ne f,\n": "pairs",
+        "word,phrase\ncat,feline\nhouse,home\n": "pairs",
+        "句子1,句子2\n你好世界,世界你好\n今天,明天\n": "pairs",
+        "anchor,positive\na,b\n": "pairs",
+    }
+    for text, kind in tables.items():
+        text = text.replace("句子1,句子2", "text1,text2")
+        (tmp_path / "t.csv").write_text(text, encoding="utf8")
+        assert load_corpus("t.csv", tmp_path).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (LONG, "no such file"),
+        ("", "no such file"),
+        ("hub:", "'' is no name of the hub"),
+        ("hub:/etc", "'/etc' is no name of the hub"),
+        ("hub:../x:a", "is no name of the hub"),
+        ("a.txt+STS99", "STS task 'STS99' is unknown"),
+        ("demo-triples+nonsense", "STS task 'nonsense' is unknown"),
+        ("~nosuchuser/a.txt", "home folder of nobody"),
+        ("link.txt", "no such file|Too many levels"),
+        ("pipe.txt", "no such file"),
+    ],
+)
+def test_a_corpus_that_is_not_there(tmp_path, spec, words):
+    (tmp_path / "a.txt").write_text(LINES)
+    (tmp_path / "link.txt").symlink_to("link.txt")
+    os.mkfifo(tmp_path / "pipe.txt")
+    with pytest.raises(DataError, match=words) as caught:
+        load_corpus(spec, tmp_path)
+    one_sentence(caught)
+
+
+@pytest.mark.parametrize("name", ["my[1].txt", "a+STS12", "x+y.txt", "a,b.txt", "*.txt", "日本.txt"])
+def test_the_name_of_a_file_is_taken_as_it_is(tmp_path, name):
+    (tmp_path / name).write_text(LINES)
+    for spec in (name, str(tmp_path / name)):
+        assert len(load_corpus(spec, tmp_path)) == 40
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("x")
+    for name, words in (
+        ("pipe", "is a pipe or a device"),
+        ("loop", "Too many levels of symbolic links.*a link leads back to itself"),
+        ("file/below", "Not a directory"),
+        (LONG, "File name too long.*give a shorter name"),
+    ):
+        with pytest.raises(DataError, match=words):
+            read_lines(tmp_path / name)
+    with pytest.raises(DataError, match="converted to UTF-8, and is distributed as Latin-1"):
+        (tmp_path / "utf8").write_text("café\nplain\n", encoding="utf8")
+        read_lines(tmp_path / "utf8", encoding="latin-1")
+    assert "Permission denied): change its permissions" in refusal(PermissionError(errno.EACCES, "x", "/a"))
+
+
+@few
+@given(st.binary(max_size=200) | st.lists(st.text(max_size=12), max_size=8).map(lambda x: ",".join(x).encode("utf8", "replace")), st.sampled_from([".txt", ".csv", ".tsv", ".txt.gz"]))  # fmt: skip
+def test_any_bytes_are_a_corpus_or_a_sentence(tmp_path, content, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(content)
+    for read in (
+        lambda: load_corpus(str(path), tmp_path),
+        lambda: load_labelled(tmp_path, path.name),
+        lambda: exemplars.load_words(str(path)),
+        lambda: exemplars.load_pool(str(path)),
+        lambda: load_captions(path),
+    ):
+        try:
+            read()
+        except DataError as error:
+            assert str(error)
+
+
+def collection(folder, corpus, queries, qrels):
+    (folder / "toy" / "qrels").mkdir(parents=True, exist_ok=True)
+    (folder / "toy" / "corpus.jsonl").write_text(corpus)
+    (folder / "toy" / "queries.jsonl").write_text(queries)
+    (folder / "toy" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return load_retrieval(folder, str(folder / "toy"))
+
+
+TEXT = '{"_id": "1", "text": "a dog"}\n{"_id": "2", "text": "a cat"}\n'
+COLLECTIONS = [
+    (TEXT, TEXT, "1\t1\t-5\n", "all grades of query '1' are below 0"),
+    (TEXT, TEXT, "1\t1\t0\n2\t1\t0\n", "all grades are 0"),
+    (TEXT, TEXT, "1\t1\t1000000000\n", "line 2: expected query, document and a whole number"),
+    (TEXT, TEXT, "1\t1\t" + "9" * 5000 + "\n", "line 2: expected query"),
+    (TEXT, TEXT, "1\t1\t1\n1\t1\t0\n", "query '1' and document '1' have two grades"),
+    ('{"_id": "\\ud800", "text": "a"}\n', TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
+    ('{"_id": "1", "text": "\\ud800"}\n', TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
+    ("[" * 100_000 + "\n", TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
+    (TEXT, TEXT.replace("a dog", "\u200b"), "1\t1\t1\n", "queries.jsonl: query '1' has no visible character"),
+]
+
+
+@pytest.mark.parametrize(("corpus", "queries", "qrels", "words"), COLLECTIONS, ids=range(len(COLLECTIONS)))
+def test_collections_that_cannot_be_scored(tmp_path, corpus, queries, qrels, words):
+    with pytest.raises(DataError, match=words) as caught:
+        collection(tmp_path, corpus, queries, qrels)
+    one_sentence(caught)
+
+
+@few
+@given(st.text(max_size=60), st.text(max_size=30))
+def test_any_collection_is_read_or_refused(tmp_path, text, qrels):
+    try:
+        collection(tmp_path, text.encode("utf8", "replace").decode(), TEXT, "1\t1\t1\n")
+    except DataError as error:
+        assert str(error)
+    try:
+        collection(tmp_path, TEXT, TEXT, qrels.encode("utf8", "replace").decode())
+    except DataError as error:
+        assert str(error)
+
+
+def test_tables_of_labels_and_captions_that_tell_nothing_apart(tmp_path):
+    cases = {
+        "text,label\nx y,a\nx y,b\n": "2 texts with one text",
+        "text,label\nx,a\ny, a\n": "2 texts with one label",
+        "text,label\n\u200b,a\ny,b\n": "line 2: expected a text and a label",
+    }
+    for text, words in cases.items():
+        (tmp_path / "a.csv").write_text(text)
+        with pytest.raises(DataError, match=words):
+            load_labelled(tmp_path, "a.csv")
+    for text in ("image\tcaption1\tcaption2\na.jpg\tA dog.\tIt runs.\n", "a.jpg\t\u200b\tA dog runs.\n"):
+        (tmp_path / "c.tsv").write_text(text)
+        with pytest.raises(DataError, match="line 1: expected a picture's name.*and no header"):
+            load_captions(tmp_path / "c.tsv")
+    (tmp_path / "w.csv").write_text("word,count\n\nthe,3\n,1\n")
+    with pytest.raises(DataError, match="expected a table word,count"):
+        exemplars.load_words(str(tmp_path / "w.csv"))
+    with pytest.raises(DataError, match="'XX' is not a transfer task"):
+        load_transfer(tmp_path, "XX")
+    with pytest.raises(DataError, match="does not exist|Not a directory"):
+        (tmp_path / "senteval").write_text("a file")
+        load_transfer(tmp_path, "MR")
+
+
+def test_official_files_that_were_changed(tmp_path, monkeypatch):
+    from lib.data import transfer
+
+    downstream = tmp_path / "senteval" / "downstream"
+    for folder in ("MR", "SST/binary", "SICK", "STS/STSBenchmark", "MRPC"):
+        (downstream / folder).mkdir(parents=True)
+    for name in transfer._FOLD_FILES["MR"]:
+        (downstream / name).write_text("good film\nfine film\n")
+    for name in transfer._SPLIT_FILES["SST2"].values():
+        (downstream / name).write_text("good film\t1\nfine film\t1\n")
+    for name in transfer._SPLIT_FILES["MRPC"].values():
+        (downstream / name).write_text("1\t2\t3\ta b\tc d\n" * 3)
+    monkeypatch.setattr(transfer, "EXPECTED_LINES", dict.fromkeys(transfer.EXPECTED_LINES, 2))
+    for task, words in (
+        ("MR", "hold the same"),
+        ("SST2", "all 2 lines are of class 1"),
+        ("MRPC", "line 1 holds texts"),
+    ):
+        with pytest.raises(DataError, match=words):
+            load_transfer(tmp_path, task)
+    tables = manifest()["sts_tables"]
+    monkeypatch.setitem(tables["SICK-R"], "splits", {"test": ["SICK/SICK_test_annotated.txt", 2]})
+    monkeypatch.setitem(tables["STS-B"], "splits", {"dev": ["STS/STSBenchmark/sts-dev.csv", 2]})
+    (downstream / "SICK/SICK_test_annotated.txt").write_text("1\ta b\tc d\t4.5\tX\n" * 3)
+    (downstream / "STS/STSBenchmark/sts-dev.csv").write_text("g\tf\ty\ti\t0.9\ts\tt\ng\tf\ty\ti\t0.1\ts\tt\n")
+    with pytest.raises(DataError, match="line 1 is a pair where the names of the columns"):
+        load_sts(tmp_path, "SICK-R")
+    with pytest.raises(DataError, match="no gold score is above 4, on a scale to 5"):
+        load_sts(tmp_path, "STS-B", "dev")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "key", "timeout", "words"),
+    [
+        ("http://[bad", "", 1, "must begin with http"),
+        ("http://a b", "", 1, "must begin with http"),
+        ("file:///etc", "", 1, "must begin with http"),
+        ("http://localhost:1", "sk secret", 1, "a character that no key has"),
+        ("http://localhost:1", "sk-sécret", 1, "a character that no key has"),
+        ("http://localhost:1", "sk-secret", float("inf"), "at most 86,400 seconds"),
+        ("http://localhost:1", "sk-secret", -1, "must be above 0"),
+        ("http://localhost:1", "sk-secret\r\n", 1, "gave no answer"),
+    ],
+)
+def test_a_request_that_cannot_be_made_shows_no_key(endpoint, key, timeout, words):
+    with pytest.raises(DataError, match=words) as caught:
+        ask(endpoint, "m", "p", key=key, timeout=timeout)
+    assert "cret" not in one_sentence(caught)
+
+
+def test_a_pool_is_written_into_no_file_of_the_users(tmp_path):
+    thesis = tmp_path / "thesis.txt"
+    thesis.write_text("My thesis.\n")
+    for path, words in ((thesis, "was not written by this command"), (tmp_path, "was not written by this command")):
+        with pytest.raises(DataError, match=words):
+            write_pool(path, ["word"], lambda prompt: pytest.fail("a request is paid"))
+    for path in (Path("/proc/x/pool.txt"), thesis / "pool.txt"):
+        with pytest.raises(DataError, match="cannot be read or written"):
+            write_pool(path, ["word"], lambda prompt: pytest.fail("a request is paid"))
+    assert thesis.read_text() == "My thesis.\n"
+
+
+# --- Encoders ---
 
 LISTS = [
     {"encoders": ["../elsewhere"], "weights": [1.0]},
@@ -94,69 +620,230 @@ LISTS = [
     {"encoders": ["link"], "weights": [1.0]},
     {"encoders": [], "weights": []},
     {"encoders": ["0"], "weights": [0.0]},
+    {"encoders": ["0", "0"], "weights": [0.0, 1.0]},
     {"encoders": ["0"], "weights": [float("nan")]},
     {"encoders": ["0"], "weights": [float("inf")]},
+    {"encoders": ["0"], "weights": [10**400]},
     {"encoders": ["0"], "weights": ["much"]},
     {"encoders": ["0"], "weights": [1.0, 1.0]},
+    {"encoders": ["0\0"], "weights": [1.0]},
+    {"encoders": [3], "weights": [1.0]},
     {"encoders": "0", "weights": [1.0], "more": ".."},
     ["0"],
     {},
+    "[" * 100_000,
+    '{"encoders": ["',
 ]
 
 
-@pytest.mark.parametrize("listed", LISTS, ids=range(len(LISTS)))
-def test_a_list_of_encoders_names_its_own_folders_and_finite_weights(tmp_path, tiny_bert, listed):
-    folder = tmp_path / "sum"
+@pytest.fixture(scope="module")
+def saved_sum(tmp_path_factory, tiny_bert):
+    folder = tmp_path_factory.mktemp("sums") / "sum"
     ensemble.EncoderSum([SentenceEncoder.from_pretrained(tiny_bert)]).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("listed", LISTS, ids=range(len(LISTS)))
+def test_a_list_of_encoders_names_its_own_folders_and_finite_weights(tmp_path, saved_sum, listed):
+    folder = shutil.copytree(saved_sum, tmp_path / "sum")
     (folder / "link").symlink_to(tmp_path)
     (name,) = json.loads((folder / ensemble.LIST).read_text())["encoders"]
-    (folder / ensemble.LIST).write_text(json.dumps(listed).replace('"0"', json.dumps(name)))
-    with pytest.raises(EncoderError, match="ensemble.json is no list of encoders"):
+    text = listed if isinstance(listed, str) else json.dumps(listed).replace('"0"', json.dumps(name))
+    (folder / ensemble.LIST).write_text(text)
+    with pytest.raises(EncoderError, match="ensemble.json is no list of encoders") as caught:
         ensemble.load(folder)
+    one_sentence(caught)
 
 
-WEIGHTS = {
-    "embeddings.word_embeddings.weight": (torch.zeros_like, "all its word vectors are 0"),
-    "encoder.layer.1.output.dense.weight": (
-        lambda x: x * float("nan"),
-        "encoder.layer.1.output.dense.weight holds NaN",
+@pytest.mark.parametrize(
+    ("weights", "words"), [([1.0, -1.0], "its vectors are zero"), ([1e308, 1.0], "its vectors are not finite")]
+)
+def test_a_sum_without_vectors(tmp_path, saved_sum, weights, words):
+    folder = shutil.copytree(saved_sum, tmp_path / "sum")
+    (folder / ensemble.LIST).write_text(json.dumps({"encoders": ["encoder_1", "encoder_1"], "weights": weights}))
+    with pytest.raises(EncoderError, match=words):
+        ensemble.load(folder)
+    (folder / ensemble.LIST).write_text(json.dumps({"encoders": ["x" * 300], "weights": [1.0]}))
+    with pytest.raises(EncoderError, match="its folder lacks xxx|is no list of encoders") as caught:
+        ensemble.load(folder)
+    one_sentence(caught)
+
+
+def rewrite(folder, name, change):
+    """Change a JSON file of a folder: by new values, or as a whole."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    if isinstance(change, dict):
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | change))
+    else:
+        path.write_text(change)
+
+
+JSON = [
+    ("config.json", {"is_decoder": True}, "is_decoder is set"),
+    ("config.json", {"num_hidden_layers": 1}, "has 1 layers and its weights have more"),
+    ("config.json", {"hidden_size": "a"}, "no loadable model"),
+    ("config.json", {"num_attention_heads": 0}, "no loadable model"),
+    ("config.json", {"pad_token_id": 999}, "no loadable model"),
+    ("config.json", {"dtype": "nope"}, "no loadable model|its vectors"),
+    (
+        "config.json",
+        {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
+        "no loadable model",
     ),
-    "encoder.layer.0.output.dense.bias": (lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
-    "encoder.layer.0.attention.self.key.weight": (lambda x: (x * 9).to(torch.int8), "stored as whole numbers"),
-}
+    ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
+    ("config.json", {"layer_norm_eps": -1.0}, "its vectors are not finite"),
+    ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
+    ("config.json", "[]", "config.json is damaged: it holds a list"),
+    ("config.json", '{"model_type": "be', "config.json is damaged: it is no JSON"),
+    ("tokenizer.json", "[]", "tokenizer.json is damaged: it holds a list"),
+    ("tokenizer.json", '{"version": "1.', "tokenizer.json is damaged: it is no JSON"),
+    ("tokenizer_config.json", "[]", "tokenizer_config.json is damaged: it holds a list"),
+    ("tokenizer_config.json", "[" * 100_000, "tokenizer_config.json is damaged"),
+    ("sentence_encoder.json", "[]", "sentence_encoder.json is damaged: it holds a list"),
+    ("sentence_encoder.json", '{"max_le', "sentence_encoder.json is damaged: it is no JSON"),
+    ("sentence_encoder.json", {"max_length": -1}, "max_length -1 must be a whole number of tokens, at most 64"),
+    ("sentence_encoder.json", {"max_length": 12.5}, "max_length 12.5 must be a whole number"),
+    ("sentence_encoder.json", {"max_length": "long"}, "max_length 'long' must be a whole number"),
+    ("sentence_encoder.json", {"max_length": 1000}, "max_length 1000 must be a whole number of tokens, at most 64"),
+    ("sentence_encoder.json", {"pooling": "nope"}, "pooling 'nope' is unknown"),
+    ("sentence_bert_config.json", "null", "sentence_bert_config.json is damaged: it holds a NoneType"),
+    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "is none of"),
+    ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
+    ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
+]
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
-def test_weights_that_cannot_be_meant(tmp_path, tiny_bert, name):
-    change, words = WEIGHTS[name]
+@pytest.mark.parametrize(("name", "change", "words"), JSON, ids=range(len(JSON)))
+def test_a_file_of_an_encoder_that_cannot_be_meant_is_named(tmp_path, tiny_bert, name, change, words):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    rewrite(folder, name, change)
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(folder, what="teacher")
+    assert one_sentence(caught).startswith(f"teacher {str(folder)!r}")
+
+
+def zero(x):
+    return torch.zeros_like(x)
+
+
+WEIGHTS = [
+    (r"word_embeddings\.weight$", zero, "all its word vectors are 0"),
+    (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
+    (r"layer\.0\.output\.dense\.bias$", lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
+    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as whole numbers"),
+    (r"(?<!word_embeddings)\.(weight|bias|gamma|beta)$", zero, "its vectors are zero"),
+    (r"LayerNorm\.weight$", zero, "its vectors are (zero|the same)"),
+    (r"bert\..*weight$", lambda x: x * 1e30, "its vectors are"),
+    (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], r"do not belong together: .* has the shape \[16, 64\]"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "change", "words"), WEIGHTS, ids=range(len(WEIGHTS)))
+def test_weights_that_cannot_be_meant(tmp_path, tiny_bert, pattern, change, words):
     folder = shutil.copytree(tiny_bert, tmp_path / "bert")
     weights = load_file(folder / "model.safetensors")
-    (full,) = (key for key in weights if key.endswith(name))
-    save_file(weights | {full: change(weights[full]).contiguous()}, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(EncoderError, match=words):
+    changed = {key: change(weight).contiguous() for key, weight in weights.items() if re.search(pattern, key)}
+    assert changed
+    save_file(weights | changed, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(folder)
+    one_sentence(caught)
+
+
+def test_a_projection_that_does_not_fit(tmp_path, tiny_bert):
+    from lib.encoders.heads import projection_head
+
+    folder, odd = tmp_path / "encoder", float("nan")
+    SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(folder)
+    dense = load_file(folder / "2_Dense/model.safetensors")
+    save_file({name: weight * odd for name, weight in dense.items()}, folder / "2_Dense/model.safetensors")
+    with pytest.raises(EncoderError, match="its vectors are not finite"):
+        SentenceEncoder.from_pretrained(folder)
+    save_file({name: weight[:16].contiguous() for name, weight in dense.items()}, folder / "2_Dense/model.safetensors")
+    with pytest.raises(EncoderError, match="no loadable model"):
+        SentenceEncoder.from_pretrained(folder)
+    rewrite(folder, "2_Dense/config.json", {"in_features": 16})
+    save_file(projection_head(16)[0].state_dict(prefix="linear."), folder / "2_Dense/model.safetensors")
+    with pytest.raises(EncoderError, match="its parts do not fit together, no text can be embedded"):
         SentenceEncoder.from_pretrained(folder)
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
-    [({"is_decoder": True}, "is_decoder is set"), ({"num_hidden_layers": 1}, "has 1 layers and its weights have more")],
+    "name", ["", LONG, "~nosuchuser/bert", "a\0b", "user/" + "x" * 300, "/dev/null", "pipe", "file"]
 )
-def test_a_configuration_that_is_not_of_these_weights(tmp_path, tiny_bert, change, words):
-    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | change))
+def test_a_backbone_that_is_no_folder(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OURS, match="neither an existing folder|home folder of nobody|no loadable model") as caught:
+        SentenceEncoder.from_pretrained(name)
+    one_sentence(caught)
+
+
+def test_a_generator_that_guesses_nothing(tmp_path, tiny_bert):
+    folder = shutil.copytree(tiny_bert, tmp_path / "generator")
+    weights = load_file(folder / "model.safetensors")
+    for change, words in ((zero, "all its word vectors are 0"), (lambda x: x[:7], "do not belong together")):
+        save_file({key: change(weight).contiguous() for key, weight in weights.items()}, folder / "model.safetensors")
+        with pytest.raises(ConfigError, match=words) as caught:
+            Generator.from_pretrained(str(folder))
+        assert "generator" in one_sentence(caught)
+    model = BertForMaskedLM(BertConfig.from_pretrained(tiny_bert))
+    with torch.no_grad():
+        model.cls.predictions.transform.LayerNorm.weight.zero_()
+        model.cls.predictions.transform.LayerNorm.bias.zero_()
+    model.save_pretrained(folder)
+    with pytest.raises(ConfigError, match="generator .* guesses nothing"):
+        Generator.from_pretrained(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "words"),
+    [
+        ("distill", "teacher", "^teacher 'nope/x/y' is neither"),
+        ("tncse", "second_backbone", "^second_backbone 'nope/x/y' is neither"),
+        ("tncse", "pooler_from", "^pooler_from 'nope/x/y' is neither"),
+        ("diffcse", "generator", "^generator 'nope/x/y' is neither"),
+        ("simcse", "backbone", "^backbone 'nope/x/y' is neither"),
+    ],
+)
+def test_it_is_said_which_encoder_is_meant(tiny_bert, corpus_file, method, argument, words):
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "method": method, "batch_size": 8}
     with pytest.raises(EncoderError, match=words):
-        SentenceEncoder.from_pretrained(folder)
+        runs.prepare(RunConfig.from_parameters(values | {argument: "nope/x/y"}))
 
 
-def test_a_list_cut_in_half_is_one_sentence(tmp_path, tiny_bert):
-    folder = tmp_path / "sum"
-    ensemble.EncoderSum([SentenceEncoder.from_pretrained(tiny_bert)]).save(folder)
-    ensemble.load(folder)
-    path = folder / ensemble.LIST
-    path.write_text(path.read_text()[:9])
-    with pytest.raises(EncoderError, match="is no list of encoders"):
-        ensemble.load(folder)
+def test_a_run_and_an_ensemble_are_no_backbone(finished_run, saved_sum):
+    with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
+        SentenceEncoder.from_pretrained(finished_run)
+    with pytest.raises(EncoderError, match="is an ensemble: name one of the encoders in its folder"):
+        SentenceEncoder.from_pretrained(saved_sum)
+
+
+def test_saving_an_encoder_deletes_no_file_of_the_users(tmp_path, tiny_bert, saved_sum):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    for folder, save in ((tmp_path / "one", encoder.save), (tmp_path / "sum", ensemble.EncoderSum([encoder]).save)):
+        save(folder)
+        save(folder)  # an earlier one of ours is replaced
+        (folder / "notes.txt").write_text("mine")
+        with pytest.raises(
+            EncoderError, match="also holds notes.txt, which is no part of an encoder.*nothing was written"
+        ):
+            save(folder)
+        assert (folder / "notes.txt").read_text() == "mine" and not list(tmp_path.glob(".*"))
+        (folder / "notes.txt").unlink()
+        save(folder)
+    with pytest.raises(DataError, match="Not a directory|cannot be read or written"):
+        encoder.save(tmp_path / "one" / "config.json" / "below")
+
+
+def test_an_encoder_without_a_score_is_refused():
+    task = load_sts(ROOT, "demo", "test")
+    with pytest.raises(EncoderError, match="vectors are not finite"):
+        evaluate_sts(lambda texts: np.full((len(texts), 3), np.nan), [task])
+    with pytest.raises(EncoderError, match="all pairs of demo equally near"):
+        evaluate_sts(lambda texts: np.ones((len(texts), 3)), [task])
 
 
 # --- What the store wrote and somebody cut, changed or emptied ---
@@ -165,9 +852,12 @@ def test_a_list_cut_in_half_is_one_sentence(tmp_path, tiny_bert):
 @pytest.fixture(scope="module")
 def finished_run(tmp_path_factory, tiny_bert):
     corpus = tmp_path_factory.mktemp("corpus") / "lines.txt"
-    corpus.write_text("".join(f"line {i} of a corpus\n" for i in range(16)))
+    corpus.write_text(LINES)
     config = RunConfig(corpus=str(corpus), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
-    return runs.run(config).folder
+    with pytest.MonkeyPatch.context() as patch:  # the store of a test is gone with it
+        patch.setenv("CSE_RUNS", str(corpus.parent / "runs"))
+        patch.setenv("CSE_CACHE", str(corpus.parent / "cache"))
+        return runs.run(config).folder
 
 
 DAMAGES = {"cut": lambda data: data[: len(data) // 2], "empty": lambda data: b"", "changed": lambda data: data + b" "}
@@ -183,20 +873,31 @@ def test_a_damaged_run_is_named(tmp_path, finished_run, name, damage):
         getattr(runs.Run(folder), READ[name])
 
 
-@pytest.mark.parametrize("name", ["metrics.json", "history.csv", "provenance.json"])
-def test_a_run_of_an_older_store_that_cannot_be_read_is_named(tmp_path, finished_run, name):
+@pytest.mark.parametrize("content", ["", "[]", "null", "{", "\xff"])
+@pytest.mark.parametrize("name", READ)
+def test_a_run_of_an_older_store_that_cannot_be_read_is_named(tmp_path, finished_run, name, content):
     folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
     (folder / paths.SEAL).unlink()
     getattr(runs.Run(folder), READ[name])
-    (folder / name).write_bytes(b"")
+    (folder / name).write_bytes(content.encode("latin-1"))
+    if name == "history.csv" and content in ("[]", "null", "{"):  # a table without rows
+        return
     with pytest.raises(DataError, match=f"{name} is damaged .*delete {folder}, and it is trained again"):
         getattr(runs.Run(folder), READ[name])
 
 
-def test_a_run_without_its_encoders_weights_is_named(tmp_path, finished_run):
+def test_weights_that_are_gone_or_differ_in_one_byte_are_named(tmp_path, finished_run, monkeypatch):
+    monkeypatch.setattr(paths, "HASHED", 10)  # as if the weights were large
     folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
-    next(folder.rglob("model.safetensors")).unlink()
-    with pytest.raises(DataError, match="is damaged .*model.safetensors.*delete"):
+    path = next(folder.rglob("model.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 1
+    path.write_bytes(content)
+    assert runs.Run(folder).metrics["steps"] == 1  # these are read without the weights
+    with pytest.raises(DataError, match="model.safetensors was cut or changed.*delete"):
+        runs.Run(folder).encoder()
+    path.unlink()
+    with pytest.raises(DataError, match="model.safetensors was cut or changed.*delete"):
         runs.Run(folder).encoder()
 
 
@@ -206,9 +907,15 @@ def test_kept_scores_that_were_cut_are_not_read(tmp_path, finished_run):
     kept = [run.results("sts", lambda: pd.DataFrame([row] * 9)) for _ in range(2)]
     pd.testing.assert_frame_equal(*kept)
     path = run.results_file("sts")
+    assert sorted(place.name for place in path.parent.iterdir()) == [".sts.csv.seal", "sts.csv"]  # and no lock
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(DataError, match=rf"{path.name} was cut or changed since it was written: delete {path}"):
         run.results("sts", lambda: pd.DataFrame([row]))
+    paths.seal_of(path).unlink()  # of an older store
+    for content in (b"", b"\xff\xfe\x00", b"a,b\n1,2\n", b'a\n"'):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"{path} is damaged .*delete it, and it is measured again"):
+            run.results("sts", lambda: pd.DataFrame([row]))
 
 
 def test_a_cache_that_was_cut_is_not_read(tmp_path):
@@ -222,10 +929,40 @@ def test_a_cache_that_was_cut_is_not_read(tmp_path):
         (place / "tokens.npy" if folder else place).write_text("one\n")
         with pytest.raises(DataError, match=f"was cut or changed since it was written: delete {place}, and it is"):
             paths.made_once(place, make, folder=folder)
+        for damage in ("", "[]", '{"tokens.npy": 3}', '{"tokens.npy": {}}'):
+            paths.seal_of(place).write_text(damage.replace("tokens.npy", "tokens.npy" if folder else place.name))
+            with pytest.raises(DataError, match=f"{place} is damaged .*: delete it"):
+                paths.check_seal(place)
 
 
-@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
-def test_a_damaged_checkpoint_is_named(tmp_path, tiny_bert, corpus_file, content):
+def test_a_file_that_is_written_again_and_again_is_never_called_damaged(tmp_path):
+    path, stop = tmp_path / "rows.csv", threading.Event()
+
+    def write():
+        for i in range(10**6):
+            if stop.is_set():
+                return
+            with paths.whole_file(path, sealed=True) as new:
+                new.write_text("ab"[i % 2] * 2_000)
+
+    with paths.whole_file(path, sealed=True) as new:
+        new.write_text("first")
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(300):
+            paths.check_seal(path)
+    finally:
+        stop.set()
+        writer.join()
+
+
+CHECKPOINTS = [b"", b"no checkpoint", None, {}, [], {"progress": {}}, {"random": 3, "device": "cpu"}]
+CHECKPOINTS += [{"random": [{}], "device": "cpu", "best": {}, "progress": {"step": 1}, "method": {}}]
+
+
+@pytest.mark.parametrize("content", CHECKPOINTS, ids=range(len(CHECKPOINTS)))
+def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file, content):
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=2, batch_size=8, max_length=16)
     identity = runs.prepare(config).id
     checkpoint = paths.runs() / ".unfinished" / identity / "checkpoint.pt"
@@ -233,29 +970,363 @@ def test_a_damaged_checkpoint_is_named(tmp_path, tiny_bert, corpus_file, content
     if content is None:
         torch.save({"progress": torch.zeros(10_000)}, checkpoint)
         content = checkpoint.read_bytes()[:20_000]
-    checkpoint.write_bytes(content)
+    if isinstance(content, bytes):
+        checkpoint.write_bytes(content)
+    else:
+        torch.save(content, checkpoint)
     with pytest.raises(ConfigError, match="checkpoint.pt is damaged .*delete it, and training begins anew"):
         runs.run(config)
 
 
 def test_published_rows_are_those_that_were_measured(tmp_path, monkeypatch):
-    measured = sorted((paths.root() / "results").rglob("*.csv"))
+    measured = sorted((ROOT / "results").rglob("*.csv"))
     assert len(measured) >= 20
     for path in measured:
         columns = path.read_text(encoding="utf8").splitlines()[0].split(",")
         runs.published(path.parent.name, path.stem, columns=columns)
         assert "sha256" in json.loads(path.with_suffix(".provenance.json").read_text(encoding="utf8"))
-    folder = shutil.copytree(paths.root() / "results", tmp_path / "results")
+    folder = shutil.copytree(ROOT / "results", tmp_path / "results")
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
     path = folder / "small" / "msse.csv"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     with pytest.raises(DataError, match="msse.csv was cut or changed since it was published: restore it and msse.prov"):
         runs.published("small", "msse")
+    for damage in ('{"sha', "[]", "{}"):
+        path.with_suffix(".provenance.json").write_text(damage)
+        with pytest.raises(
+            DataError, match="msse.provenance.json does not say what was published .*restore it from git"
+        ):
+            runs.published("small", "msse")
+    path.with_suffix(".provenance.json").unlink()
+    with pytest.raises(DataError, match="msse.provenance.json does not say what was published"):
+        runs.published("small", "msse")
 
 
-def test_a_home_folder_of_nobody_is_a_folder_that_is_not_there(monkeypatch):
-    assert paths.expanded("~nosuchuser/x") == Path("~nosuchuser/x")
+@pytest.mark.parametrize(
+    "content", ['{"a": NaN, "b": 1}', "[]", "", '{"a": [1]}', '{"a": -1}', f'{{"a": {10**400}}}', None]
+)
+def test_an_estimate_depends_on_no_damaged_file(content):
+    file = paths.runs() / "times.json"
+    file.parent.mkdir(parents=True)
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_text(content)
+    assert times.read() in ({}, {"b": 1.0})
+    times.remember("c", 4.0, 2)
+    assert times.read()["c"] == 2.0
+
+
+def test_the_name_of_an_encoder_comes_from_a_file_that_is_whole(tmp_path, finished_run):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    (folder / "provenance.json").write_text("[]")
+    with pytest.raises(DataError, match="provenance.json is damaged: it holds a list"):
+        encoder_name(str(folder / "encoder"))
+
+
+# --- Places that cannot be written, disks that are full, processes that are killed ---
+
+
+@pytest.mark.parametrize("place", ["file", "/dev/null", "/proc/x", "~nosuchuser/runs", LONG, "loop"])
+def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus_file, capsys, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setenv("CSE_RUNS", place)
+    (tmp_path / "p.yaml").write_text(f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 8\n")
+    before.append(tmp_path / "p.yaml")
+    assert run_command.main(["-f", str(tmp_path / "p.yaml"), "-p", "dev_task=none", "-p", "max_steps=1"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert "cannot be read or written" in err or "in the home folder of nobody" in err
+    assert set(tmp_path.iterdir()) <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
+    if place != "~nosuchuser/runs":  # such a store can be looked at
+        times.remember("kind", 1.0)
+        assert times.read() == {"kind": 1.0}
+
+
+def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeypatch, tiny_bert, corpus_file):
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
+    monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("it trains"))
+    place = paths.runs() / "demo" / runs.prepare(config).id
+    place.parent.mkdir(parents=True)
+    for make in (lambda: place.write_text("mine"), lambda: place.symlink_to(tmp_path / "gone")):
+        make()
+        with pytest.raises(DataError, match="is in the way of the run of this name: move it"):
+            runs.run(config)
+        assert os.path.lexists(place)
+        place.unlink()
+    for blocked in (paths.runs() / ".unfinished", paths.runs() / ".unfinished" / f".{place.name}.lock"):
+        if blocked.name == ".unfinished":
+            blocked.write_text("a file")
+        else:
+            blocked.parent.unlink()
+            blocked.mkdir(parents=True)
+        with pytest.raises(DataError, match="cannot be read or written"):
+            runs.run(config)
+
+
+def test_a_file_is_never_replaced_by_a_folder(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "link").symlink_to("gone")
+    for name in ("file", "link"):
+        with pytest.raises(DataError, match="something else has this name"), paths.whole_folder(tmp_path / name):
+            pytest.fail("it begins to write")
+    with pytest.raises(DataError, match="it is a folder"), paths.whole_file(tmp_path) as new:
+        new.write_text("x")
+    assert (tmp_path / "file").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_no_moment_of_replacing_a_folder_loses_it(tmp_path, monkeypatch, can_exchange):
+    if not can_exchange:
+        monkeypatch.setattr(paths, "_exchange", lambda new, old: False)
+    folder, real = tmp_path / "run", os.replace
+    with paths.whole_folder(folder) as new:
+        (new / "a").write_text("first")
+
+    class Killed(BaseException):
+        """As a kill: nothing is cleaned up."""
+
+    def killed(source, target):
+        if Path(source).name == "new" and Path(target) == folder:
+            monkeypatch.setattr(paths.tempfile.TemporaryDirectory, "cleanup", lambda self: self._finalizer.detach())
+            raise Killed
+        return real(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    try:
+        with paths.whole_folder(folder) as new:
+            (new / "a").write_text("second")
+    except Killed:
+        assert not can_exchange and not folder.exists()
+    monkeypatch.undo()
+    with paths.locked(folder):
+        assert (folder / "a").read_text() == ("second" if can_exchange else "first")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]  # nothing is left beside it
+
+
+def test_what_killed_processes_left_is_swept_at_the_next_start(finished_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "store"))
+    folder = shutil.copytree(finished_run, tmp_path / "store" / "demo" / finished_run.name)
+    unfinished = tmp_path / "store" / ".unfinished"
+    for name in (folder.name, "simcse-stillatwork"):
+        (unfinished / name).mkdir(parents=True)
+        (unfinished / name / "checkpoint.pt").write_text("x")
+    running.sweep(paths.runs())
+    assert [path.name for path in unfinished.iterdir()] == ["simcse-stillatwork"]  # it will resume
+    path = tmp_path / "cache" / "thing"
+    (path.parent / ".thing-abcd1234" / "new").mkdir(parents=True)
+    for name in (".thing.4711", ".thing.4711.seal", ".things.4711", ".thing-else.12"):
+        (path.parent / name).write_text("half")
+    paths.made_once(path, lambda new: new.write_text("whole"))
+    assert {place.name for place in path.parent.iterdir()} == {"thing", ".thing.seal", ".things.4711", ".thing-else.12"}
+
+
+FULL = """
+import json, resource, sys
+from pathlib import Path
+import numpy as np, pandas as pd, torch
+from lib import figures, paths, runs
+from lib.batch import report
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.config import RunConfig
+from lib.data import Corpus, tokenize_corpus
+from lib.data.pool_writer import write_pool
+from lib.encoders import SentenceEncoder, ensemble
+from lib.runs import times
+from lib.training import whole_file
+
+tmp, bert, finished, corpus = Path(sys.argv[1]), *sys.argv[2:]
+encoder, run = SentenceEncoder.from_pretrained(bert, device="cpu"), runs.Run(Path(finished))
+rows = pd.DataFrame({"value": np.arange(2000.0)})
+lines = Corpus("lines", [[f"line {i} of the corpus" for i in range(600)]])
+figure = figures.lines(pd.DataFrame({"method": ["a", "a"], "x": [1, 2], "value": [1, 2]}), x="x", xlabel="", ylabel="")
+config = RunConfig(corpus=corpus, backbone=bert, max_steps=1, batch_size=8, max_length=16, seed=5)
+paths.check_writable = lambda folder: None  # the early try; here is what happens when a disk fills up later
+
+def checkpoint():
+    with whole_file(tmp / "checkpoint.pt") as new:
+        torch.save({"a": torch.zeros(10_000)}, new)
+
+tries = {
+    "encoder": lambda: encoder.save(tmp / "encoder"),
+    "ensemble": lambda: ensemble.EncoderSum([encoder]).save(tmp / "ensemble"),
+    "tokens": lambda: tokenize_corpus(lines, encoder, max_length=16),
+    "checkpoint": checkpoint,
+    "results": lambda: run.results("full", lambda: rows),
+    "figure": lambda: figures.save_figure(figure, "full", rows, profile="demo"),
+    "pool": lambda: write_pool(tmp / "pool.txt", ["word"], lambda prompt: "a word of many more " * 6 + "\\n" + "\\n".join(f"a word {i}" for i in range(900))),
+    "run": lambda: runs.run(config),
+    "report": lambda: report.write("demo", [Path(f"{i}.ipynb") for i in range(20)]),
+}
+for limit in (300, 2_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    for name, attempt in tries.items():
+        try:
+            attempt()
+            said = "nothing"
+        except (ConfigError, DataError, EncoderError) as error:
+            said = str(error)
+        except BaseException as error:
+            said = f"TRACEBACK {type(error).__name__} {error}"
+        print(json.dumps([limit, name, said]), flush=True)
+    times.remember("kind", 1.0)  # only an estimate depends on it
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(json.dumps([0, "left", sorted(path.name for path in tmp.rglob("*") if path.is_file() and path.suffix != ".lock")]))
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finished_run, corpus_file):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    (tmp_path / "written").mkdir()
+    arguments = [str(tmp_path / "written"), str(tiny_bert), str(folder), str(corpus_file)]
+    places = {"CSE_RUNS": "runs", "CSE_CACHE": "cache", "CSE_FIGURES": "figures"}
+    environment = os.environ | {name: str(tmp_path / "written" / place) for name, place in places.items()}
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment | {"CSE_PROGRESS": "off"}
+    )  # fmt: skip
+    said = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert len(said) == 19, ended.stderr
+    for limit, name, text in said[:-1]:
+        assert "(File too large): raise the limit on the size of files" in text and "\n" not in text, (
+            limit,
+            name,
+            text,
+        )
+    assert said[-1][2] == ["times.json"] or said[-1][2] == []
+
+
+# --- Commands ---
+
+COMMAND = """
+import sys
+from lib import command
+from lib.checks import ConfigError
+
+def work():
+    if sys.argv[1] == "wrong":
+        raise ConfigError("a wrong value.")
+    print("x" * int(sys.argv[1]))
+    return 0
+
+sys.exit(command.ended(work))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argument", "streams", "code", "err"),
+    [
+        ("10", ">&-", 0, ""),
+        ("10", ">&- 2>&-", 0, ""),
+        ("wrong", "2>&-", 2, ""),
+        ("wrong", "2>/dev/full", 2, ""),
+        ("wrong", ">/dev/full", 2, "a wrong value.\n"),
+        (
+            "10",
+            ">/dev/full",
+            2,
+            "the output of this command cannot be read or written (No space left on device): free some",
+        ),
+        ("1000000", "| true", 141, ""),
+    ],
+)
+def test_streams_that_nobody_reads(argument, streams, code, err):
+    script = f'"$0" -c "$1" {argument} {streams}; exit "${{PIPESTATUS[0]}}"'
+    ended = subprocess.run(["bash", "-c", script, sys.executable, COMMAND], capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == code and ended.stderr.startswith(err) and (err or ended.stderr == "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (PermissionError(errno.EACCES, "x", "/a/b"), 2, "/a/b cannot be read or written (Permission denied): change"),
+        (
+            OSError(errno.EROFS, "x", "/a/b"),
+            2,
+            "/a/b cannot be read or written (Read-only file system): choose a folder",
+        ),
+        (OSError("connection lost\nagain"), 2, "connection lost again: check"),
+        (DataError("two\nlines"), 2, "two lines"),
+        (KeyboardInterrupt(), 130, "Interrupted; start the same command again"),
+        (BrokenPipeError(), 141, ""),
+    ],
+)
+def test_how_a_command_ends(capsys, error, code, words):
+    def work():
+        raise error
+
+    assert command.ended(work) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(words) and err.count("\n") == bool(words)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check", "everything"],
+        ["check", "--data-dir", "/no/such/folder"],
+        ["check", "--data-dir", LONG],
+        ["count-words"],
+        ["count-words", "/no/such/file"],
+        ["check-pool", "/dev/null"],
+        ["write-pool", "x"],
+    ],
+)
+def test_the_data_command_refuses_with_the_code_of_the_others(argv, capsys):
+    assert data_command.main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+
+
+def test_python_without_doc_strings_is_named(tiny_bert, monkeypatch):
+    flags = type("flags", (), {"optimize": 2})
+    monkeypatch.setattr("lib.encoders.saved.sys.flags", flags, raising=False)
+    with pytest.raises(EncoderError, match="Python runs without doc strings .*unset PYTHONOPTIMIZE"):
+        SentenceEncoder.from_pretrained(tiny_bert)
+
+
+def test_a_home_folder_of_nobody_is_one_sentence(monkeypatch):
     monkeypatch.setenv("CSE_RUNS", "~nosuchuser/runs")
-    assert paths.runs() == Path.cwd() / "~nosuchuser" / "runs"
-    with pytest.raises(EncoderError):
-        SentenceEncoder.from_pretrained("~nosuchuser/bert")
+    for ask_for in (
+        lambda: paths.expanded("~nosuchuser/x"),
+        paths.runs,
+        lambda: SentenceEncoder.from_pretrained("~nosuchuser/x"),
+    ):
+        with pytest.raises(DataError, match="nosuchuser.* is in the home folder of nobody here"):
+            ask_for()
+
+
+def test_signs_of_formulas_are_signs_in_a_figure(tmp_path):
+    drawing = [
+        draw for draw in vars(figures).values() if getattr(draw, "__annotations__", {}).get("return") == "Figure"
+    ]
+    assert len(drawing) > 10 and all(hasattr(draw, "__wrapped__") for draw in drawing), "figures.style.plain is missing"
+    frame = pd.DataFrame({"encoder": ["$5_{ and $6"] * 5, "index": range(1, 6), "value": [1.0, 0.5, 0.2, 0.1, 0.05]})
+    figure = figures.singular_spectrum(frame)
+    saved = figures.save_figure(figure, "name", frame, profile="demo", note="$5_{ and $6")
+    assert "$5_{ and $6" in saved.with_suffix(".svg").read_text()
+    (Path(os.environ["CSE_FIGURES"]) / "file").write_text("x")
+    os.environ["CSE_FIGURES"] += "/file"
+    with pytest.raises(DataError, match="cannot be read or written"):
+        figures.save_figure(figure, "name", frame, profile="demo")
+
+
+def test_layers_that_no_memory_holds_are_counted_before_they_are_built(tiny_bert, corpus_file):
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "batch_size": 8, "max_length": 16}
+    for further in (
+        {"method": "mlm", "late_layers": 2**31 - 1, "head": "random", "condenser_weight": 1.0},
+        {"method": "msse", "decoder_layers": 2**31 - 1},
+        {"method": "infocse", "late_layers": 2**31 - 1, "head": "random", "auxiliary_weight": 0.1},
+    ):
+        with pytest.raises(ConfigError, match="training would need .*fewer layers"):
+            runs.preflight(RunConfig.from_parameters(values | further))
+
+
+def test_a_named_file_that_a_method_does_not_need_must_be_there(tiny_bert, corpus_file):
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "batch_size": 8, "max_length": 16}
+    with pytest.raises(DataError, match="nope does not exist"):
+        runs.preflight(RunConfig.from_parameters(values | {"method": "three_r(simcse)", "words": "nope"}))
+    with pytest.raises(ConfigError, match="cannot be built here"):
+        runs.run(RunConfig.from_parameters(values | {"method": "micse", "ami_weight": 0.0, "queue_size": 2**31 - 1}))
