@@ -38,7 +38,6 @@ from lib.data.files import is_text, stream_lines
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.saved import write_json
-from lib.encoders.sentence_encoder import longest_input
 from lib.progress import progress
 from lib.runs import open_encoder
 
@@ -276,9 +275,6 @@ def _run(args: argparse.Namespace) -> None:
     _Output(target).present()
     counted = scan(texts)
     called, encoder = open_encoder(args.model, pooling=args.pooling, max_length=args.max_length)
-    longest = min(longest_input(part.backbone) for part in ensemble.parts(encoder))
-    if (args.max_length or 0) > longest:
-        raise ConfigError(f"--max-length {args.max_length}: {called} takes {longest} tokens at most.")
     start = time.monotonic()
     computed = encode_file(texts, target, encoder, batch_tokens=args.batch_tokens, counted=counted)
     shape = f"{counted[0]:,} lines of {encoder.dimension} dimensions by {called}"

@@ -266,7 +266,7 @@ def test_texts_that_are_none(tiny_bert, tmp_path, capsys, content, message):
         ({"--model": "nobody/nothing"}, "on the hub or in its cache"),
         ({"--model": "demo:mean", "--pooling": "cls"}, "keep one of them"),
         ({"--max-length": "2"}, "--max-length must be at least 3; got 2."),
-        ({"--max-length": "65"}, "takes 64 tokens at most"),
+        ({"--max-length": "65"}, "at most 64 here"),
         ({"--batch-tokens": "0"}, "--batch-tokens must be at least 1; got 0."),
     ],
 )
