@@ -106,9 +106,8 @@ class SentenceEncoder(nn.Module):
             )
         except EncoderError as error:
             raise EncoderError(f"{what} {str(path_or_id)!r}: {error}") from error
-        encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         check_vectors(encoder, f"{what} {str(path_or_id)!r}")
-        return encoder
+        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def fingerprint(self, files: Sequence[str] = ()) -> str:
         """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length.
