@@ -1,5 +1,6 @@
 """All methods beside each other: which rows are compared with which, and what follows from them, by hand."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -55,8 +56,10 @@ def published(tmp_path, monkeypatch):
     folder = tmp_path / "results" / "small"
     folder.mkdir(parents=True)
     for name, rows in FILES.items():
-        pd.DataFrame(rows, columns=ROW_COLUMNS).to_csv(folder / f"{name}.csv", index=False)
-        (folder / f"{name}.provenance.json").write_text(json.dumps({"runs": RUNS}))
+        text = pd.DataFrame(rows, columns=ROW_COLUMNS).to_csv(index=False)
+        (folder / f"{name}.csv").write_text(text)
+        written = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "runs": RUNS}
+        (folder / f"{name}.provenance.json").write_text(json.dumps(written))
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
     return folder
 
