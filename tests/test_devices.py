@@ -16,8 +16,8 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, geometry, redundancy, smoothing
-from lib.data import STSTask, Subset
+from lib.analysis import attention, cost, geometry, redundancy, smoothing, structure
+from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
 from lib.data.transfer import Split, TransferTask
@@ -99,6 +99,12 @@ LAYERS = {"layers": (0, 1)}
 ANALYSIS = {
     attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
     attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS),
+    attention.batch_factor: lambda g: attention.batch_factor(g.encoder, g.texts, **LAYERS, max_length=8, samples=5),
+    structure.figure_pairs: lambda g: list(
+        structure.figure_pairs(
+            {"a": g.encoder}, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs", parsed=9
+        )["Figure 5"].x
+    ),
     attention.pair_cosine: lambda g: attention.pair_cosine(g.encoder, g.first, g.second),
     attention.pair_table: lambda g: attention.pair_table({"a": g.encoder}, {"b": (g.first, g.second)}, **LAYERS),
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),

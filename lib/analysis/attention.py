@@ -106,6 +106,37 @@ def pair_information(
 
 
 @torch.no_grad()
+def batch_factor(
+    encoder: SentenceEncoder,
+    sentences: Sequence[str],
+    *,
+    layers: Sequence[int],
+    max_length: int,
+    slicing: str = "layer_parity",
+    padded_queries: bool = True,
+    samples: int = 150,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: one value, in %.
+
+    It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
+    """
+    with _mode(encoder, dropout_seed=seed):
+        input_ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
+        maps = AttentionMaps(tuple(layers), padded_queries)
+        encoder(input_ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), maps=maps)
+        views, tokens = maps.probabilities().unflatten(1, (-1, 2)).unbind(2), mask.bool()
+        options = {"valid": tokens[:, None, :] & (tokens[:, :, None] | padded_queries), "slicing": slicing}
+        terms = []
+        for with_factor in (True, False):
+            torch.manual_seed(seed)  # the same draw
+            terms.append(
+                attention_mutual_information(*views, samples=samples, valid_fraction_factor=with_factor, **options)
+            )
+    return pd.DataFrame({"value": [100 * float(terms[0] / terms[1])]})
+
+
+@torch.no_grad()
 def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
     """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
     with _mode(encoder, dropout_seed=seed):

@@ -86,6 +86,7 @@ def few_shot(
     floors: pd.DataFrame | None = None,
     ylabel: str = SCORE,
     title: str = "",
+    joined: bool = True,
 ) -> Figure:
     """Score over the number of training sentences, log scale, mean and range over subsets.
 
@@ -93,13 +94,13 @@ def few_shot(
     have their ranges as bars side by side instead of a band; with fewer than FEW subsets each is a dot instead. With a
     column std (published values, one row per size) the range is mean ± std. With a column backbone there is a panel for
     each. untuned: score before training, drawn as a line. floors: name, value and perhaps backbone, drawn as lines with
-    their names.
+    their names. joined: by a line; False where runs of different sizes differ in more than the size.
     """
     backbones, spreads = list(frame.backbone.unique()) if "backbone" in frame else [""], []
     fig, axes = plt.subplots(1, len(backbones), figsize=(2.0 + 3.4 * len(backbones), 3.4), squeeze=False)
     for ax, backbone in zip(axes[0], backbones, strict=True):
-        part = frame[frame.backbone == backbone] if "backbone" in frame else frame
-        spreads.append(_few_shot_panel(ax, part, untuned))
+        part = frame[frame.backbone == backbone].dropna(axis=1, how="all") if "backbone" in frame else frame
+        spreads.append(_few_shot_panel(ax, part, untuned, joined))
         _draw_floors(ax, floors, backbone)
         widen(ax)
         ax.set_title(", ".join(filter(None, (title, backbone))))
@@ -108,7 +109,7 @@ def few_shot(
     return fig
 
 
-def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> str:
+def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None, joined: bool) -> str:
     """One panel of `few_shot`; what it shows beside the means."""
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
@@ -121,7 +122,8 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None) -> str
         groups = part.groupby("sentences").value.agg(["mean", "min", "max"])
         places = groups.index * 1.06 ** (i - (methods - 1) / 2)
         label, marker = method if methods > 1 else "mean over subsets", _MARKERS.get(method, "o")
-        ax.plot(places, groups["mean"], color=colour(method), marker=marker, ms=5, label=label)
+        line = {} if joined else {"ls": ""}
+        ax.plot(places, groups["mean"], color=colour(method), marker=marker, ms=5, label=label, **line)
         if is_few:
             dots = part.sentences * 1.06 ** (i - (methods - 1) / 2)
             ax.plot(dots, part.value, ls="", marker=marker, ms=3, color=colour(method), alpha=0.5, mew=0)

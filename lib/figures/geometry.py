@@ -214,23 +214,30 @@ def _matching(found: pd.Series, labels: pd.Series) -> dict:
 
 
 @plain
-def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str) -> Figure:
-    """Pairs of sentences in a plane, one panel per encoder, with rank correlations (miCSE, Figures 5 to 7).
+def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str, centroids: bool = False) -> Figure:
+    """Pairs of sentences in a plane, one panel per encoder on common axes (miCSE, Figures 5 to 7).
 
-    frame: encoder, the columns x and y, and optionally group, which gives colour and symbol. The legend has the rank
-    correlation of each group: one over all groups would mostly measure how far apart the groups lie.
+    frame: encoder, the columns x and y, and optionally group, which gives colour and symbol; with a column backbone,
+    each has a row of panels. The legend has the rank correlation of each group: one over all groups would mostly
+    measure how far apart the groups lie. centroids: draw the mean of every group, and a line between them, instead.
     """
     if "group" not in frame:
         frame = frame.assign(group="")
     fig, encoders = panels(frame, width=3.7, height=3.6, sharex=True, sharey=True)
     for ax, encoder, rows in encoders:
+        shade = {} if frame.group.nunique() > 1 else {"color": colour(encoder.split(": ")[-1])}
         for group in frame.group.unique():
             points = rows[rows.group == group]
             label = f"{group}: rank correlation {points[x].corr(points[y], method='spearman'):.2f}"
-            ax.plot(points[x], points[y], ls="", ms=4, mew=0, alpha=0.5, label=label.removeprefix(": "))
+            label = group if centroids else label.removeprefix(": ")
+            ax.plot(points[x], points[y], ls="", ms=4, mew=0, alpha=0.5, label=label, **shade)
+        if centroids:
+            means = rows.groupby("group", sort=False)[[x, y]].mean()
+            ax.plot(means[x], means[y], "o-", color="k", ms=7, lw=1, label="mean of each group")
         ax.set(xlabel=xlabel, title=f"{encoder}, {len(rows):,} pairs")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=9, handletextpad=0.2)
-    fig.axes[0].set_ylabel(ylabel)
+        if ax.get_subplotspec().is_first_col():
+            ax.set_ylabel(ylabel)
     return fig
 
 

@@ -18,6 +18,7 @@ def info_nce(
     hard_negative_weight: float = 1.0,
     queue: Tensor | None = None,
     include_positive: bool = True,
+    own_view: bool = False,
 ) -> Tensor:
     """InfoNCE with in-batch negatives, one direction: row i of z1 looks for row i of z2.
 
@@ -34,6 +35,7 @@ def info_nce(
         hard_negative_weight: alpha, the weight of a row's own hard negative (the authors' option is log alpha).
         queue: [Q, D], extra negatives of z1 (momentum queue); give it detached.
         include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
+        own_view: the in-batch negatives of z1[i] are the other rows of z1 (miCSE, Eq. 2), not those of z2.
 
     Returns:
         Scalar, mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
@@ -50,7 +52,8 @@ def info_nce(
     z1, z2 = F.normalize(z1, dim=-1, eps=1e-8), F.normalize(z2, dim=-1, eps=1e-8)
     positives = z1 @ z2.T / temperature  # [N, N], the diagonal holds the positives
     own = torch.eye(len(z1), dtype=torch.bool, device=z1.device)
-    columns = [positives if include_positive else positives.masked_fill(own, -math.inf)]
+    in_batch = torch.where(own, positives, z1 @ z1.T / temperature) if own_view else positives
+    columns = [in_batch if include_positive else in_batch.masked_fill(own, -math.inf)]
     if hard_negatives is not None:
         negatives = z1 @ F.normalize(hard_negatives, dim=-1, eps=1e-8).T / temperature  # [N, N]
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf

@@ -20,6 +20,33 @@ from lib.losses import info_nce, positives_only
 from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import AMIArguments, AttentionTerm, MomentumQueue
 
+NEGATIVES = ("in_batch", "own_view", "none")
+_SIMCSE = {"queue_size": 0, "negatives": "in_batch", "positive_in_denominator": True}  # its contrastive loss
+# Table 3: name -> arguments that differ from miCSE's
+COMPONENTS = {
+    "SimCSE": _SIMCSE | {"ami_weight": 0.0},
+    "SimCSE + AMI": _SIMCSE,
+    "SimCSE + MoCo": {"ami_weight": 0.0},
+    "miCSE": {},
+}
+# Table 2: name -> method and reading that the attention term is added to
+OTHER_METHODS = {
+    "CT": {"method": "ct", "pooling": "mean"},
+    "Mirror-BERT ([CLS])": {"method": "mirror_bert"},
+    "Mirror-BERT (avg.)": {"method": "mirror_bert", "pooling": "mean"},
+    "SimCSE": _SIMCSE,
+}
+# Table 4, lower half, and Figure 9
+WITHOUT_NEGATIVES = {name: COMPONENTS[name] | {"negatives": "none"} for name in ("SimCSE", "SimCSE + AMI")}
+# What the paper's text says where the authors' code does otherwise: name -> arguments
+PAPER_READINGS = {
+    "head pairs, layers apart (paper)": {"slicing": "head_pairs"},
+    "real tokens only (paper)": {"padded_queries": False},
+    "no batch factor (paper)": {"valid_fraction_factor": False},
+    "positive not in the denominator (Eq. 2)": {"positive_in_denominator": False},
+    "negatives of the own view besides (Eq. 2)": {"positive_in_denominator": False, "negatives": "own_view"},
+}
+
 
 @dataclass(frozen=True)
 class MiCSEArguments(AMIArguments):
@@ -28,8 +55,8 @@ class MiCSEArguments(AMIArguments):
     queue_size: int = 384  # Section 4.1; 0 switches momentum encoder and queue off
     momentum: float = 0.995
     momentum_dropout: float = 0.3  # of the momentum encoder
-    negatives: str = "in_batch"  # in_batch or none (Table 4, lower half)
-    positive_in_denominator: bool = True  # False as in Eq. 2 (whose negatives also come from the anchor's own view)
+    negatives: str = "in_batch"  # of the other view (code); own_view (Eq. 2); none (Table 4, lower half)
+    positive_in_denominator: bool = True  # False as in Eq. 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +64,7 @@ class MiCSEArguments(AMIArguments):
         check_range("queue_size", self.queue_size, 0)
         check_range("momentum", self.momentum, 0, 1)
         check_range("momentum_dropout", self.momentum_dropout, 0, 0.99)
-        check_choice("negatives", self.negatives, ("in_batch", "none"))
+        check_choice("negatives", self.negatives, NEGATIVES)
         if self.negatives == "none" and self.queue_size:
             raise ConfigError("negatives 'none' leaves the queue unread: set queue_size to 0.")
         if self.negatives == "none" and not self.positive_in_denominator:
@@ -69,12 +96,12 @@ class MiCSE(Method):
         return Views({"encoder": z.unflatten(0, (-1, 2))}, negatives=negatives, captured={"maps": maps})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        pair, temperature = views.by_role().values(), self.arguments.temperature
-        with_positive = self.arguments.positive_in_denominator
-        if self.arguments.negatives == "none":
-            loss = positives_only(*pair, temperature=temperature)
+        pair, arguments = views.by_role().values(), self.arguments
+        if arguments.negatives == "none":
+            loss = positives_only(*pair, temperature=arguments.temperature)
         else:
-            loss = info_nce(*pair, temperature=temperature, queue=views.negatives, include_positive=with_positive)
+            how = {"include_positive": arguments.positive_in_denominator, "own_view": arguments.negatives == "own_view"}
+            loss = info_nce(*pair, temperature=arguments.temperature, queue=views.negatives, **how)
         return {"info_nce": loss} | self.attention_term.of_copies(views.captured["maps"], batch)
 
     def after_step(self) -> None:

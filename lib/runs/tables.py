@@ -18,7 +18,9 @@ from lib.runs import store
 from lib.runs.plan import Plan
 
 DECIMALS = 2
+PAIR_COLUMNS = "table backbone method seed run_id group pair x value".split()
 MAP_COLUMNS = "table backbone method seed run_id text label cluster value y v_measure trust".split()
+MAIN = {"micse": "Table 3", "msse": "Table 1"}  # paper -> how the names of its main tables begin, where it has others
 HISTORY_COLUMNS = ["table", "backbone", "method", "seed", "run_id", "step", "quantity", "value"]
 # paper -> what stands for it beside the others
 METHODS = {
@@ -137,8 +139,8 @@ def collected_scores() -> pd.DataFrame:
         rows = headlines(store.published("small", paper)).query("task == 'Avg.'")
         if paper == "jtcse":
             rows = with_plain_simcse(rows)
-        if paper == "msse":  # its Table 2 has few sentences, with as many steps
-            rows = rows[rows.table.str.startswith("Table 1")]
+        if paper in MAIN:  # others have few sentences with as many steps, or another budget
+            rows = rows[rows.table.str.startswith(MAIN[paper])]
         size = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+ sentences)")[0]
         rows = rows.assign(
             group=(TITLES[paper] + ", " + size).fillna(TITLES[paper]),
@@ -163,11 +165,19 @@ def with_plain_simcse(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([*frames, rows], ignore_index=True)
 
 
-def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> Styler | str:
+def sized(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of the rows whose method is called "X, 1,000 sentences", with X as method and the number as `sentences`."""
+    parts = rows.method.str.extract(r"^(?P<method>.+), (?P<sentences>[\d,]+) sentences$")
+    rows = rows.assign(method=parts.method, sentences=parts.sentences.str.replace(",", "")).dropna(subset="method")
+    return rows.astype({"sentences": int})
+
+
+def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",), with_floors: bool = False) -> Styler | str:
     """Mean and deviation of the headline score over seeds, and the gain over a method with the same seed.
 
     Args:
         rows: result rows; `headlines` of them count. by: columns that tell rows apart, method among them.
+        with_floors: name the floors of the encoders in the caption.
 
     Returns:
         The table, or a sentence where there are no rows.
@@ -184,6 +194,9 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",)) -> 
         f"profile {_named(shown.profile)}; {tasks}, test, aggregation all, Spearman x 100; {_named(shown.backbone)}"
     )
     caption += f"; gain over {over} with the same seed"
+    if with_floors:
+        known = floors()[lambda rows: rows.backbone.isin(shown.backbone)].itertuples()
+        caption += "; floors: " + ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known)
     return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
@@ -337,6 +350,46 @@ def geometry(
     names = [f"{figure}, {name}" if figure else name for name in (table, shown)]
     about = {"paper": paper, "name": "geometry", "note": note, "table": names[0], "shown": names[1]}
     return history(plan, done, ["alignment", "uniformity"], **about)
+
+
+def of_encoders(
+    done: pd.DataFrame, encoders: Mapping[str, SentenceEncoder], measure: Callable[[SentenceEncoder], pd.DataFrame]
+) -> pd.DataFrame:
+    """What `measure` says of every encoder, between the columns backbone, and method, seed and run_id.
+
+    Args:
+        done: what `Plan.runs` gives, with a column method. encoders: by name, untrained ones of the same backbone.
+    """
+    asked = [(encoder, {"method": name, "seed": "", "run_id": ""}) for name, encoder in encoders.items()]
+    asked += [
+        (row.run.encoder(), {"method": row.method, "seed": row.seed, "run_id": row.run.id}) for row in done.itertuples()
+    ]
+    frame = pd.concat([measure(encoder).assign(**labels) for encoder, labels in asked], ignore_index=True)
+    frame.insert(0, "backbone", done.run.iloc[0].labels["backbone"])
+    return frame
+
+
+def pairs(
+    plan: Plan, frames: Mapping[str, pd.DataFrame], done: pd.DataFrame, *, paper: str, note: str
+) -> tuple[pd.DataFrame, str]:
+    """Publish single pairs of texts as <paper>_pairs, and return what profile small published, or these.
+
+    Args:
+        frames: table -> encoder, group, x, cosine. done: the encoders' runs, one for each, by the column method.
+
+    Returns:
+        table, backbone, encoder, group, x, cosine; and where they come from.
+    """
+    runs = done.set_index("method").run
+    here = pd.concat([frame.assign(table=table) for table, frame in frames.items()], ignore_index=True)
+    here["pair"] = here.groupby(["table", "encoder", "group"]).cumcount()
+    of_run = {
+        name: here.encoder.map(lambda who, name=name: runs[who].labels[name]) for name in ("backbone", "seed", "run_id")
+    }
+    here = here.assign(**of_run, value=100 * here.cosine).rename(columns={"encoder": "method"}).round({"x": 3})
+    frame, source = measured(plan, here[PAIR_COLUMNS], f"{paper}_pairs", note)
+    frame = frame.assign(cosine=frame.value / 100).rename(columns={"method": "encoder"})
+    return frame[["table", "backbone", "encoder", "group", "x", "cosine"]], source
 
 
 def cluster_map(

@@ -34,6 +34,18 @@ def test_information_of_a_pair_is_minus_the_loss_of_this_pair(encoder):
     assert information == pytest.approx([expected.item()], rel=1e-5)
 
 
+@pytest.mark.parametrize("padded_queries", [True, False])
+def test_the_batch_factor_is_the_squared_share_of_entries_that_both_passes_kept(encoder, padded_queries):
+    texts, how = ["the dog runs in the park", "snow"], {"layers": (0, 1), "max_length": 6, "samples": 2}
+    without_dropout = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, dropout=0.0)
+    share = (6 * 6 + 6 * 3 if padded_queries else 6 * 6 + 3 * 3) / (2 * 6 * 6)  # 6 tokens after the cut, and 3
+    found = attention.batch_factor(without_dropout, texts, padded_queries=padded_queries, **how)
+    assert found.value.tolist() == pytest.approx([100 * share**2], abs=1e-3)
+    first, again = (attention.batch_factor(encoder, 20 * texts, padded_queries=padded_queries, **how) for _ in range(2))
+    assert first.equals(again) and not encoder.training
+    assert first.value.tolist() == pytest.approx([100 * (0.9**2 * share) ** 2], rel=0.1)
+
+
 def test_copies_tell_more_of_each_other_than_other_sentences(encoder, sentences):
     first, second = sentences[:40], sentences[40:80]
     state, mode = torch.get_rng_state(), encoder.training

@@ -254,6 +254,26 @@ def test_published_means_are_drawn_with_their_deviation():
     assert ax.get_legend().get_title().get_text() == "band: ± std"
 
 
+def test_sizes_that_differ_in_more_are_not_joined_and_measured_panels_have_no_deviation():
+    printed = pd.DataFrame({"backbone": "paper", "method": "miCSE", "sentences": [10, 100], "value": 50.0, "std": 2.0})
+    here = pd.DataFrame(
+        {"backbone": "here", "method": "miCSE", "sentences": [10, 10, 100, 100], "value": [1.0, 2, 3, 4]}
+    )
+    paper, measured = figures.few_shot(pd.concat([printed, here]), joined=False).axes
+    assert {line.get_linestyle() for ax in (paper, measured) for line in ax.lines} == {"None"}
+    dots = [line.get_ydata().tolist() for line in measured.lines if line.get_label().startswith("_")]
+    assert dots == [[1.0, 2.0, 3.0, 4.0]] and not measured.collections and paper.collections
+
+
+def test_centroids_are_the_means_of_the_groups_and_joined():
+    frame = pd.DataFrame({"encoder": "SimCSE", "group": list("xxyy"), "a": [1.0, 3, 7, 9], "b": [0.0, 2, 4, 8]})
+    ax = figures.pair_scatter(frame, x="a", y="b", xlabel="a", ylabel="b", centroids=True).axes[0]
+    assert ax.lines[-1].get_xydata().tolist() == [[2, 1], [8, 6]] and ax.lines[-1].get_linestyle() == "-"
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["x", "y", "mean of each group"]
+    one = figures.pair_scatter(frame.drop(columns="group"), x="a", y="b", xlabel="a", ylabel="b").axes[0]
+    assert one.lines[0].get_color() == figures.colour("SimCSE")
+
+
 def test_a_correlation_is_that_of_its_group():
     frame = pd.DataFrame(
         {"encoder": "e", "group": ["x"] * 3 + ["y"] * 3, "a": [1, 2, 3, 7, 8, 9], "b": [3, 2, 1, 7, 8, 9.0]}

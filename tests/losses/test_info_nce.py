@@ -8,7 +8,7 @@ import torch
 from lib.losses import info_nce, positives_only
 
 
-def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True):
+def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True, own_view=False):
     """The equation, written as loops over Python floats."""
 
     def cos(u, v):
@@ -21,7 +21,7 @@ def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, includ
         denominator = 0.0
         for j in range(len(z2)):
             if include_positive or j != i:
-                denominator += math.exp(cos(z1[i], z2[j]) / temperature)
+                denominator += math.exp(cos(z1[i], (z1 if own_view and j != i else z2)[j]) / temperature)
             if hard is not None:
                 weight = alpha if i == j else 1.0
                 denominator += weight * math.exp(cos(z1[i], hard.tolist()[j]) / temperature)
@@ -36,11 +36,12 @@ def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, includ
 @pytest.mark.parametrize("hard, alpha", [(False, 1.0), (True, 1.0), (True, 0.5), (True, 0.0)])
 @pytest.mark.parametrize("queued", [0, 5])
 @pytest.mark.parametrize("include_positive", [True, False])
-def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive):
+@pytest.mark.parametrize("own_view", [True, False])
+def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view):
     random = torch.Generator().manual_seed(n)
     z1, z2, negatives = torch.randn(3, n, d, generator=random, dtype=torch.float64)
     queue = torch.randn(queued, d, generator=random, dtype=torch.float64) if queued else None
-    options = {"queue": queue, "include_positive": include_positive}
+    options = {"queue": queue, "include_positive": include_positive, "own_view": own_view}
     negatives = negatives if hard else None
     found = info_nce(z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options)
     expected = loop_reference(z1, z2, temperature, hard=negatives, alpha=alpha, **options)

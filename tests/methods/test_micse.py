@@ -11,6 +11,7 @@ from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.methods import REGISTRY
+from lib.methods.micse import COMPONENTS, PAPER_READINGS
 
 MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
 
@@ -62,10 +63,18 @@ def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
 
 
 @pytest.mark.parametrize("included", [True, False])
-def test_the_positive_in_the_denominator(tiny_bert, sentences, included, batch):
-    method = build(tiny_bert, positive_in_denominator=included)
+@pytest.mark.parametrize("negatives", ["in_batch", "own_view"])
+def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
+    method = build(tiny_bert, positive_in_denominator=included, negatives=negatives)
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
-    assert torch.equal(terms["info_nce"], info_nce(z1, z2, include_positive=included))
+    expected = info_nce(z1, z2, include_positive=included, own_view=negatives == "own_view")
+    assert torch.equal(terms["info_nce"], expected)
+
+
+@pytest.mark.parametrize("change", [*COMPONENTS.values(), *PAPER_READINGS.values()], ids=str)
+def test_components_and_readings_are_arguments(change):
+    found = MiCSE.Arguments(**change)
+    assert all(getattr(found, name) == value for name, value in change.items())
 
 
 # -- attention ------------------------------------------------------------------------------------------------
@@ -206,7 +215,7 @@ def test_the_copy_embeds_with_its_dropout(tiny_bert, sentences, dropout, equal, 
         ({"min_layer": 2}, "max_layer must be at least 3"),
         ({"negatives": "none", "queue_size": 8}, "set queue_size to 0"),
         ({"negatives": "none", "positive_in_denominator": False}, "needs the positive in the denominator"),
-        ({"negatives": "all"}, "choose one of in_batch, none"),
+        ({"negatives": "all"}, "choose one of in_batch, own_view, none"),
         ({"slicing": "heads"}, "choose one of layer_parity, head_pairs"),
         ({"ami_samples": 1}, "ami_samples must be at least 2"),
         ({"ami_weight": -1.0}, "ami_weight"),

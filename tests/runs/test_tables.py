@@ -123,6 +123,43 @@ def test_quantities_of_a_history_are_published_times_100_and_small_is_shown_befo
     assert source == "profile small, 10,000 sentences" and set(shown.loss) == {0.07} and len(shown) == len(losses)
 
 
+def test_methods_and_sizes_are_read_from_names():
+    known = pd.concat([rows(name, "1", 1.0, tasks=["STS-B"]) for name in ("A + B, 1,000 sentences", "untuned, cls")])
+    found = tables.sized(known)
+    assert found[["method", "sentences"]].to_numpy().tolist() == [["A + B", 1000]]
+    assert tables.sized(pd.DataFrame(columns=ROW_COLUMNS)).empty
+
+
+def test_the_caption_names_the_floors(measured):
+    known = measured.query("profile == 'small'").assign(backbone="minilm-stripped")
+    assert tables.gains(known, over="A", with_floors=True).caption.endswith(
+        "; floors: minilm-stripped 67.40 (untuned, cls)"
+    )
+
+
+def test_every_encoder_is_measured_and_labelled(plan, tiny_bert):
+    done = plan.runs("rates").query("seed == 1")
+    untuned = {"untuned": done.run.iloc[0].encoder()}
+    found = tables.of_encoders(done, untuned, lambda encoder: pd.DataFrame({"value": [float(encoder.dimension)] * 2}))
+    assert list(found) == ["backbone", "value", "method", "seed", "run_id"] and len(found) == 6
+    assert found.drop_duplicates()[["method", "seed"]].to_numpy().tolist() == [["untuned", ""], ["0.2", 1], ["0.1", 1]]
+    assert set(found.backbone) == {done.run.iloc[0].labels["backbone"]} and set(done.run_id) < set(found.run_id)
+
+
+def test_single_pairs_are_published_with_their_run(plan, monkeypatch):
+    published, done = [], plan.runs("rates").query("seed == 1")
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    one = pd.DataFrame({"group": ["a", "a", "b"], "x": [0.12345, 1, 2], "cosine": [0.5, 0.25, -0.1]})
+    frame = pd.concat([one.assign(encoder=name) for name in ("0.1", "0.2")])
+    shown, source = tables.pairs(plan, {"Figure 5": frame, "Figure 7": frame}, done, paper="p", note="n")
+    rows, name, _ = published[0]
+    assert name == "p_pairs" and list(rows) == tables.PAIR_COLUMNS and source == "profile demo"
+    assert rows.pair.tolist() == [0, 1, 0] * 4 and rows.value.tolist()[:3] == [50.0, 25.0, -10.0] and rows.x[0] == 0.123
+    assert dict(zip(rows.method, rows.run_id, strict=True)) == dict(zip(done.method, done.run_id, strict=True))
+    assert list(shown) == ["table", "backbone", "encoder", "group", "x", "cosine"]
+    assert shown.cosine.tolist()[:3] == [0.5, 0.25, -0.1] and set(shown.table) == {"Figure 5", "Figure 7"}
+
+
 def test_the_same_texts_of_every_encoder_are_published_on_a_map(plan, monkeypatch):
     published = []
     monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
