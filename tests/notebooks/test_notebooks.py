@@ -80,6 +80,14 @@ def test_what_a_notebook_trains_stands_in_its_plan(notebook):
     assert ("publish" in kinds) == (not path.stem.startswith(("0_", "8_")))
 
 
+def test_short_enough_to_be_read_in_one_sitting(notebook):
+    _, nb = notebook
+    code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
+    prose = [cell.source for cell in nb.cells if cell.cell_type == "markdown"]
+    lines = [sum(bool(line.strip()) for line in source.splitlines()) for source in code]
+    assert len(code) <= 30 and sum(lines) <= 260 and sum(len(text.split()) for text in prose) <= 2_600
+
+
 def test_headings_in_order_and_prose_before_code(notebook):
     _, content = notebook
     text = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
