@@ -83,6 +83,7 @@ def test_plain_papermill(tmp_path):
 @pytest.fixture
 def drawn(monkeypatch):
     """What a knob drew, and what it handed to the notebook."""
+    plt.close("all")  # figures of other tests
     seen = SimpleNamespace(values=[], shown=[], controls={})
     monkeypatch.setattr("IPython.display.display", lambda *shown, raw=False: seen.shown.extend(shown))
 
