@@ -3,10 +3,8 @@
 An encoder that is read by its [CLS] token or by a mean is saved as modules of that package, and needs nothing from here.
 Sums of encoders, encoders read at the mask token of a prompt or by the backbone's pooler, and those without their last
 LayerNorms name `EncoderModule`.
-The folder brings no code: the class comes from this project, which has to be installed (`pip install -e .`).
-
-    sentence_transformer(folder)                             # any saved encoder; asks for nothing
-    SentenceTransformer(folder, trust_remote_code=True)      # needed since version 6 for classes of another package
+The folder brings no code: the class comes from this project, which has to be installed (`pip install -e .`), and
+`sentence_transformer(folder)` opens any saved encoder. By itself the package imports no class of another one unasked.
 """
 
 from __future__ import annotations

@@ -173,8 +173,7 @@ def _loading(run: Run) -> str:
     return (
         f"sentence-transformers has no module for it. With {PROJECT} installed, whose class reads the folder (it holds no "
         "code):\n\n```python\nfrom lib.encoders.export import sentence_transformer\n\n"
-        'sentence_transformer("FOLDER").encode(["a text"])\n```\n\n'
-        '`SentenceTransformer("FOLDER", trust_remote_code=True)` gives the same there.'
+        'sentence_transformer("FOLDER").encode(["a text"])\n```'
     )
 
 
