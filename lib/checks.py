@@ -146,10 +146,13 @@ def _written(number: float) -> str:
     return f"{number:,}" if abs(number) < 10**18 else "a whole number of more than 18 digits"
 
 
-def check_seeds(seeds: Sequence[int], choice: Sequence[int], parameter: str = "choice_seed") -> None:
-    """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among them."""
+def check_seeds(
+    seeds: Sequence[int], choice: Sequence[int], parameter: str = "choice_seed", others: Sequence[int] = ()
+) -> None:
+    """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among the seeds
+    and others."""
     check_range("the number of seeds", len(seeds), 1)
-    if both := sorted({*choice} & {*seeds}):
+    if both := sorted({*choice} & {*seeds, *others}):
         raise ConfigError(
             f"{parameter} {both[0]} is one of seeds: what is chosen is chosen on sentences that no table uses."
         )

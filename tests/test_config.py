@@ -97,3 +97,6 @@ def test_seeds_that_choose_are_none_of_those_that_are_reported():
         check_seeds([], [3])
     with pytest.raises(ConfigError, match="ablation_seeds 2 is one of seeds: what is chosen"):
         check_seeds([1, 2], [3, 2], "ablation_seeds")
+    with pytest.raises(ConfigError, match="ablation_seeds 5 is one of seeds"):
+        check_seeds([1], [5], "ablation_seeds", others=[5])
+    check_seeds([1], [], "ablation_seeds", others=[5])

@@ -210,17 +210,15 @@ class Plan:
         """Add one run for every named change of the configuration and every seed, which draws the sentences too.
 
         Args:
-            changes: name, which becomes the label `method` -> parameters and arguments that differ from config's. Without
-                any the group has no run: a sweep that a profile leaves out.
+            changes: name, which becomes the label `method` -> parameters and arguments that differ from config's.
+            seeds: without any, or without changes, the group has no run: it is left out.
             starts: see `run`.
             distinct: leave out changes that come to the same as an earlier one, in place of refusing them: switches to
                 what the parameters say already.
 
         Raises:
-            ConfigError: see `grid`.
+            ConfigError: a wrong value, or one run twice.
         """
-        if changes and not len(seeds):
-            raise ConfigError(f"{group}: the list of seeds is empty; give at least one.")
         self._groups.setdefault(group, [])
         planned, earlier = [], set()
         for name, change in changes.items():
