@@ -33,7 +33,8 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from lib import paths
-from lib.checks import ConfigError, DataError, EncoderError, check_range
+from lib.checks import ConfigError, DataError, check_range
+from lib.command import DONE, ended, say
 from lib.data.files import is_text, stream_lines
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
@@ -216,10 +217,10 @@ def encode_file(
         if (before := output.noted["content"] or present) and before != content:
             others = {"texts": "other texts", "encoder": "another encoder"}
             changed = [said for name, said in others.items() if before.get(name) != content[name]] or ["an older form"]
-            print(f"{target} was written from {' and '.join(changed)}: starting anew.", file=sys.stderr)
+            say(f"{target} was written from {' and '.join(changed)}: starting anew.")
         done = output.begin(content)
         if done:
-            print(f"{target}: {done:,} of {lines:,} lines are there, going on.", file=sys.stderr)
+            say(f"{target}: {done:,} of {lines:,} lines are there, going on.")
         _encode_rest(texts, output, encoder, done, lines, batch_tokens)
         if scan(texts) != (lines, digest):
             raise DataError(f"{texts} changed while it was read: start again.")
@@ -259,7 +260,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(args: argparse.Namespace) -> None:
+def _run(args: argparse.Namespace) -> int:
     texts, target = paths.expanded(args.texts), paths.expanded(args.output)
     if target.suffix not in SUFFIXES:
         raise ConfigError(f"{target} ends with {target.suffix or 'nothing'}: choose {' or '.join(SUFFIXES)}.")
@@ -280,25 +281,13 @@ def _run(args: argparse.Namespace) -> None:
     shape = f"{counted[0]:,} lines of {encoder.dimension} dimensions by {called}"
     pace = f"{computed / max(time.monotonic() - start, 1e-9):,.0f} lines/s" if computed else "nothing was left to do"
     print(f"{target}: {shape}; {pace}.")
+    return DONE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     args = _parser().parse_args(argv)
-    try:
-        _run(args)
-    except (ConfigError, DataError, EncoderError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(
-            f"{error.filename or args.output} cannot be written or read ({error.strerror or error}).", file=sys.stderr
-        )
-        return 2
-    except KeyboardInterrupt:
-        print("Interrupted; start the same command again, it goes on where it stopped.", file=sys.stderr)
-        return 130
-    return 0
+    return ended(lambda: _run(args))
 
 
 if __name__ == "__main__":

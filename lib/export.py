@@ -13,7 +13,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError
+from lib.command import DONE, ended
 from lib.runs import export, find_run
 
 
@@ -24,14 +25,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("folder", metavar="FOLDER", type=Path)
     args = parser.parse_args(argv)
-    try:
-        if (run := find_run(args.run)) is None:
-            raise ConfigError(f"{args.run} is neither the folder of a run nor the id of one in the store.")
-        print(export(run, args.folder))
-    except (ConfigError, DataError, EncoderError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return ended(lambda: _export(args))
+
+
+def _export(args: argparse.Namespace) -> int:
+    if (run := find_run(args.run)) is None:
+        raise ConfigError(f"{args.run} is neither the folder of a run nor the id of one in the store.")
+    print(export(run, args.folder))
+    return DONE
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ MAY_IMPORT = {
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
     "batch": TOOLS | {"command", "config", "analysis", "runs"},
-    "export": {"checks", "runs"},
-    "encode": TOOLS | {"data", "encoders", "runs"},
+    "export": {"checks", "command", "runs"},
+    "encode": TOOLS | {"command", "data", "encoders", "runs"},
 }
 
 
