@@ -25,6 +25,16 @@ def test_data_dir_rule(tmp_path, monkeypatch):
         paths.data_dir("gone")
 
 
+@pytest.mark.skipif(not (paths.root() / ".git").exists(), reason="not a checkout of the repository")
+def test_what_a_run_writes_by_default_leaves_the_checkout_clean(monkeypatch):
+    for variable in ("CSE_RUNS", "CSE_CACHE", "CSE_FIGURES"):
+        monkeypatch.delenv(variable)
+    written = [paths.runs(), paths.cache(), *map(paths.figures, paths.PROFILES)]
+    for folder in written:
+        ignored = subprocess.run(["git", "check-ignore", "-q", folder / "any.file"], cwd=paths.root())
+        assert ignored.returncode == 0, folder
+
+
 def test_whole_folder_replaces_the_old_one_only_when_the_block_ends(tmp_path):
     folder = tmp_path / "runs" / "one"
     with paths.whole_folder(folder) as new:
