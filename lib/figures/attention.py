@@ -53,7 +53,7 @@ def token_panels(
     colours. label: of the scale.
     """
     encoders = list(frame.groupby("encoder", sort=False))
-    side = 1.6 + 0.21 * len(tokens)
+    side = min(1.6 + 0.21 * len(tokens), max(9.6 / len(encoders), 0.9 + 0.14 * len(tokens)))  # a page wide, if legible
     fig, axes = plt.subplots(1, len(encoders), figsize=(side * len(encoders) + 0.6, side), squeeze=False)
     for ax, (encoder, part) in zip(axes[0], encoders, strict=True):
         image = ax.imshow(part.pivot(index="row", columns="column", values="value"), vmin=limits[0], vmax=limits[1])
