@@ -1,0 +1,72 @@
+"""Numbers that are written by hand: a mean with its deviation is one that the rows of results/small/ or a paper's sheet give."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from lib.analysis import papers
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBER = re.compile(r"(\d+\.\d+) ?(?:±|\+-) ?(\d+\.\d+)")
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "notebooks").glob("*.ipynb")),
+    *sorted((ROOT / "params").glob("*/*.yaml")),
+]
+
+
+def spelt(mean, deviation):
+    return {(f"{mean:.{digits}f}", f"{deviation:.{digits}f}") for digits in (1, 2)}
+
+
+def measured():
+    """Mean and deviation over all seeds, and over the first three, of everything that profile small published."""
+    found = set()
+    for path in (ROOT / "results" / "small").glob("*.csv"):
+        rows = pd.read_csv(path, dtype={"seed": str}).dropna(subset="seed")
+        names = [name for name in rows if name not in ("value", "seed", "run_id", "y", "v_measure", "trust")]
+        for _, part in rows.sort_values("seed").groupby(names, dropna=False):
+            for values in (part.value, part.value[:3]):
+                found |= spelt(values.mean(), values.std()) if len(values) > 1 else set()
+    return found
+
+
+def printed():
+    """The means and deviations of the papers and of replications."""
+    found = set()
+    for paper in papers.sheets():
+        for name in (table["id"] for table in papers.load(paper)["tables"]):
+            cells = papers.table(paper, name)
+            for cell in cells.dropna(subset="std").itertuples():
+                found |= spelt(cell.value, cell.std)
+            rows = cells.pivot_table(index="method", columns="column", values="value", aggfunc="first")
+            for method in rows.index[rows.index.str.endswith(" mean")]:
+                deviations = method.removesuffix("mean") + "std"
+                if deviations in rows.index:
+                    found |= set().union(*map(spelt, rows.loc[method], rows.loc[deviations]))
+    return found
+
+
+def prose(path):
+    if path.suffix != ".ipynb":
+        return path.read_text(encoding="utf8")
+    return "\n".join(cell.source for cell in nbformat.read(path, 4).cells if cell.cell_type == "markdown")
+
+
+@pytest.fixture(scope="module")
+def known():
+    return measured() | printed()
+
+
+def test_what_is_known(known):
+    assert ("75.11", "0.84") in known and ("67.94", "1.16") in known  # a replication's and a paper's
+    assert ("64.11", "0.63") in known  # SimCSE from the mini-BERT, five seeds
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_mean_with_a_deviation_comes_from_rows(path, known):
+    numbers = set(NUMBER.findall(prose(path)))
+    assert not numbers - known, "these are in no rows: measure them, or take over what the rows say"
