@@ -350,7 +350,7 @@ def test_the_report_leaves_out_what_is_no_notebook(tmp_path, monkeypatch):
     (paths.figures("demo") / "own=1,2" / "p.png").write_bytes(b"png")
     assert batch.main(["report"]) == 0
     index = (paths.runs() / "report" / "demo" / "index.html").read_text()
-    assert re.findall(r'<span class="[^"]+">([^<]+)', index) == ["damaged"] + ["not finished"] * 4
+    assert re.findall(r'<span class="[^"]+">([^<]+)</span><br>', index) == ["damaged"] + ["not finished"] * 4
     assert (paths.runs() / "report/demo/figures/own=1,2/p.png").is_file() and "figures/own%3D1%2C2/p.png" in index
 
 

@@ -72,11 +72,11 @@ def _all(args: Namespace) -> int:
 
 
 def _report(args: Namespace) -> int:
-    executed = sorted(path for path in folder(args.profile).glob("*.ipynb") if path.is_file())
+    executed = [path for path in folder(args.profile).glob("*.ipynb") if path.is_file()]
     if not executed:
         command = f"python -m lib.batch all --profile {args.profile}"
         raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")
-    print(f"Report: {report.write(args.profile, executed)}")
+    print(f"Report: {report.write(args.profile, sorted(executed, key=lambda path: path.stem))}")
     return DONE
 
 

@@ -1,65 +1,262 @@
-"""lib.batch.report: pages, figures, and an index that works without a network."""
+"""lib.batch.report: pages, claims, figures, and an index; nothing is loaded from a network, and every link leads somewhere."""
 
 from __future__ import annotations
 
+import functools
 import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import nbformat
+import pandas as pd
 import pytest
 from nbformat import v4
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from lib import session
+from lib import paths, session
+from lib.analysis import claims
 from lib.batch import report
 
+NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 
-def external(page: str) -> set[str]:
-    """The hosts from which a page would load something by itself."""
-    loaded = r"""(?:<(?:script|img|link|iframe)[^>]*?(?:src|href)\s*=\s*["']?|url\(["']?|@import\s*["']?)"""
-    return set(re.findall(loaded + r"https?://([^/\"'>)]+)", page))
+
+class Page(HTMLParser):
+    """What a page links to, loads by itself, and can be linked to."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.links, self.loaded, self.ids = [], re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""", html), set()
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        self.ids |= {values["id"]} if "id" in values else set()
+        for name in {"href", "src", "srcset", "data", "poster"} & set(values):
+            (self.links if (tag, name) == ("a", "href") else self.loaded).append(values[name])
+
+
+parsed = functools.cache(Page)
+
+
+def page(path: Path) -> Page:
+    return parsed(path.read_text(encoding="utf-8"))
+
+
+def foreign(path: Path) -> list[str]:
+    """What a page would load by itself from elsewhere."""
+    return [url for url in page(path).loaded if urlsplit(url).scheme not in ("", "data") or url.startswith("//")]
+
+
+def dead(path: Path) -> list[str]:
+    """The relative links of a page that lead to nothing."""
+    wrong = []
+    for url in page(path).links + page(path).loaded:
+        parts = urlsplit(url)
+        if parts.scheme or parts.netloc:
+            continue
+        target = path.parent / unquote(parts.path) if parts.path else path
+        if not target.is_file() or (
+            parts.fragment and not {parts.fragment, unquote(parts.fragment)} & page(target).ids
+        ):
+            wrong.append(url)
+    return wrong
+
+
+def draw(path: Path, source: str) -> None:
+    """A picture as `save_figure` writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    description = PngInfo()
+    description.add_text("Description", source)
+    Image.new("L", (2, 2)).save(path, pnginfo=description)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """Verdicts on four claims, in place of two seconds of computing."""
+    found = [(claims.HOLDS, 2.5, 5), (claims.INSIDE, 0.25, 2), (claims.CONTRADICTED, -2.5, 3)]
+    rows = []
+    for claim, (verdict, gain, seeds) in zip(claims.load()[:4], [*found, (claims.NOT_RUN, None, None)], strict=True):
+        row = {name: getattr(claim, name) for name in claims.LABELS} | {"part": "", "verdict": verdict}
+        if seeds:
+            row |= {"backbone": "mini", "gain": gain, "low": gain - 1, "high": gain + 1, "seeds": seeds}
+        rows.append({"backbone": ""} | row)
+    return pd.DataFrame(rows)
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
+def verdicts(monkeypatch, judged):
+    monkeypatch.setattr(claims, "verdicts", lambda profile: judged)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, judged):
     """The folder of a report on a finished and a failed notebook, and one that was cut off."""
-    monkeypatch.setattr(session, "git_commit", lambda: "abc1234")
-    top = v4.new_markdown_cell("# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds.")
+    folder = tmp_path_factory.mktemp("report")
+    top = v4.new_markdown_cell(
+        "# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds: $x_1$."
+    )
+    section = v4.new_markdown_cell("## A section\n\nFirst.\n\nA *curve* of $h$.", id="section")
+    drawing = v4.new_code_cell('figures.save_figure(figure, "toy_curve", rows, profile=profile)', id="drawing")
+    several = v4.new_code_cell('name = f"toy_map_{kind}"\nfigures.save_figure(figure, name, rows)', id="several")
     endings = [
         {"status": "finished", "reason": "", "seconds": 61.0},
         {"status": "failed", "reason": "cell [2] stopped with ValueError: <b>", "seconds": 3725.0},
         None,
     ]
-    notebooks = [tmp_path / f"{number}_toy-a=b.ipynb" for number in range(3)]
+    notebooks = [folder / f"{number}_toy-a=b.ipynb" for number in range(3)]
     for path, batch in zip(notebooks, endings, strict=True):
-        cells = [v4.new_code_cell("shown = 1")] if batch is None else [top, v4.new_code_cell("shown = 1")]
+        shown = v4.new_code_cell("shown = 1", id="shown")
+        cells = [shown] if batch is None else [top, shown, section, drawing, several]
         nbformat.write(v4.new_notebook(cells=cells, metadata={"batch": batch} if batch else {}), path)
-    (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "curve.png").write_bytes(b"png")
-    index = report.write("demo", notebooks)
-    assert index == tmp_path / "runs" / "report" / "demo" / "index.html"
+    draw(folder / "figures" / "toy_curve.png", "profile demo; seed 1 <b>")
+    draw(folder / "figures" / "toy_map_tsne.png", "profile small, 10 sentences")
+    draw(folder / "figures" / "1_toy-a=b" / "toy_curve.png", "paper, Table 3")
+    (folder / "figures" / "other.png").write_bytes(b"png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CSE_RUNS", str(folder / "runs"))
+        patch.setenv("CSE_FIGURES", str(folder / "figures"))
+        patch.setattr(session, "git_commit", lambda: "abc1234")
+        patch.setattr(claims, "verdicts", {"small": judged}.get)  # the demo's numbers are no results
+        index = report.write("demo", notebooks)
+    assert index == folder / "runs" / "report" / "demo" / "index.html"
     return index.parent
 
 
 def test_the_index(written):
     index = (written / "index.html").read_text()
-    assert "http:" not in index and "https:" not in index
-    targets = {target.replace("%3D", "=") for target in re.findall(r'(?:href|src)="([^"]+)"', index)}
-    assert targets == {*(f"{number}_toy-a=b.html" for number in range(3)), "figures/curve.png"}
-    assert all((written / target).is_file() for target in targets)
-    for text in ("A title", "The claim. It holds.", "0:01:01", "1:02:05", "ValueError: &lt;b&gt;", "abc1234"):
+    for text in (
+        "Profile demo",
+        "1 of 3 notebooks finished",
+        "abc1234",
+        "A title",
+        "<strong>The claim.</strong> It\nholds",
+    ):
         assert text in index
-    assert re.findall(r'<span class="[^"]+">([^<]+)', index) == ["finished", "failed", "not finished"]
+    assert "0:01:01" in index and "1:02:05" in index and "ValueError: &lt;b&gt;" in index and 'name="viewport"' in index
+    assert re.findall(r'<span class="([^"]+)">([^<]+)</span><br>', index) == [
+        ("finished", "finished"), ("failed", "failed"), ("not finished", "not finished"),
+    ]  # fmt: skip
+    assert re.findall(r'<b class="([^"]+)">([^<]+)</b>([^<]*)', index) == [
+        ("holds", "holds", ": +2.50 [1.50, 3.50], 5 seeds"),
+        ("same-sign", "same sign, inside the spread", ": +0.25 [-0.75, 1.25], 2 seeds"),
+        ("contradicted", "contradicted", ": -2.50 [-3.50, -1.50], 3 seeds"),
+        ("not-run", "not run", ""),
+    ]
 
 
-def test_a_page_loads_nothing_but_mathjax(written):
-    page = (written / "0_toy-a=b.html").read_text()
-    assert "shown" in page and "holds." in page
-    assert external(page) == {"cdnjs.cloudflare.com"}
+def test_figures_stand_with_their_notebook_and_say_where_their_numbers_are_from(written):
+    index = (written / "index.html").read_text()
+    found = re.findall(r'<figure class="([^"]*)"><a href="([^"]+)">.*?<figcaption>(.*?)</figcaption>', index, re.S)
+    first, second = "0_toy-a%3Db.html#cell-id=", "1_toy-a%3Db.html#cell-id="
+    assert [(kind, name) for kind, name, _ in found] == [
+        ("demo", "figures/toy_curve.png"),
+        ("measured", "figures/toy_map_tsne.png"),
+        ("published", "figures/1_toy-a%3Db/toy_curve.png"),
+        ("", "figures/other.png"),
+    ]
+    for (_, _, caption), url in zip(found, (f"{first}drawing", f"{first}several", f"{second}drawing"), strict=False):
+        assert f'<a href="{url}">A section</a>' in caption and "A <em>curve</em> of <math><mi>h</mi></math>." in caption
+    assert "profile demo; seed 1 &lt;b&gt;" in found[0][2] and "<a" not in found[3][2]
 
 
-@pytest.mark.parametrize("content", ["", '{"cells": [', "[]", '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}}'])
-def test_a_notebook_that_was_cut_has_its_line_and_no_page(written, tmp_path, content):
-    (tmp_path / "0_toy-a=b.ipynb").write_text(content)
-    index = report.write("demo", [tmp_path / f"{number}_toy-a=b.ipynb" for number in (0, 1)]).read_text()
-    assert re.findall(r'<span class="[^"]+">([^<]+)', index) == ["damaged", "failed"]
-    assert "cannot be read" in index and "delete it and run the notebook again" in index
-    assert not (written / "0_toy-a=b.html").exists() and "0_toy-a%3Db.html" not in index
+def test_pages_load_nothing_and_lead_to_their_neighbours(written):
+    pages = sorted(written.glob("*.html"))
+    assert len(pages) == 4
+    assert [foreign(path) + dead(path) for path in pages] == [[]] * 4
+    assert not any("<script" in path.read_text() for path in pages)
+    first, middle = page(pages[0]).links, page(pages[1]).links
+    assert first.count("1_toy-a%3Db.html") == 2 and first.count("index.html") == 2
+    assert {"0_toy-a%3Db.html", "2_toy-a%3Db.html"} < set(middle) and 'name="viewport"' in pages[1].read_text()
+    assert "shown" in pages[0].read_text() and "<msub><mi>x</mi><mn>1</mn></msub>" in pages[0].read_text()
+
+
+def test_the_checks_see_what_is_wrong(tmp_path):
+    wrong = '<script src="https://a.org/x.js"></script><img src="//a.org/i.png"><style>@import "http://b.org";</style>'
+    (tmp_path / "a.html").write_text(f'{wrong}<a id="x" href="#y">y</a><a href="b.html">b</a><a href="a.html#x">x</a>')
+    assert sorted(foreign(tmp_path / "a.html")) == ["//a.org/i.png", "http://b.org", "https://a.org/x.js"]
+    assert dead(tmp_path / "a.html") == ["#y", "b.html"]
+
+
+def test_a_notebook_that_cannot_be_shown_has_its_line_and_no_page(tmp_path, monkeypatch, verdicts):
+    export = report.HTMLExporter.from_notebook_node
+
+    def exported(self, notebook, *rest):
+        return 1 / 0 if notebook.cells[0].source == "no page can show this" else export(self, notebook, *rest)
+
+    monkeypatch.setattr(report.HTMLExporter, "from_notebook_node", exported)
+    contents = ["", '{"cells": [', "[]", '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}}']
+    notebooks = [tmp_path / f"{number}.ipynb" for number in range(6)]
+    for path, content in zip(notebooks, contents, strict=False):
+        path.write_text(content)
+    for path, text in zip(notebooks[4:], ("no page can show this", "[before](4.ipynb)"), strict=True):
+        nbformat.write(v4.new_notebook(cells=[v4.new_markdown_cell(text)]), path)
+    folder = paths.runs() / "report" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "0.html").write_text("of an earlier report")
+    index = report.write("demo", notebooks)
+    lines = re.findall(r'<span class="([^"]+)">[^<]+</span><br><small>([^<]*)', index.read_text())
+    assert [status for status, _ in lines] == ["damaged"] * 5 + ["not finished"]
+    for number, (_, reason) in enumerate(lines[:5]):
+        assert re.fullmatch(rf"{number}.ipynb cannot be read \(.+\): delete it and run the notebook again.", reason)
+    assert sorted(path.name for path in folder.glob("*.html")) == ["5.html", "index.html"]
+    assert dead(index) == dead(folder / "5.html") == []
+
+
+def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
+    monkeypatch.setenv("CSE_FIGURES", str(paths.root() / "figures"))
+    copies = [tmp_path / path.name for path in NOTEBOOKS]
+    for path, copy in zip(NOTEBOOKS, copies, strict=True):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:  # pictures and styled tables take their time, and link to nothing
+            if cell.cell_type == "code":
+                cell.outputs = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
+        notebook.cells = [
+            c for c in notebook.cells if c.cell_type == "markdown" or c.outputs or "save_figure" in c.source
+        ]
+        nbformat.write(notebook, copy)
+    index = report.write("demo", copies)
+    written = sorted(index.parent.glob("*.html"))
+    assert len(written) == len(NOTEBOOKS) + 1
+    assert {path.name: foreign(path) + dead(path) for path in written} == {path.name: [] for path in written}
+    links = page(index.with_name("9_backbone.html"))
+    assert "1_simcse.html" in links.links and not any("README" in url for url in links.links)
+    assert "model card (<code>lib/assets/mini-bert/README.md</code>)" in index.with_name("9_backbone.html").read_text()
+    figures = {name: url for name, url in re.findall(r'<a href="figures/(\w+).png">.*?<a href="(\w+).html#', index.read_text(), re.S)}  # fmt: skip
+    assert figures["averages_small"] == "0_start_here" and figures["msse_clusters_tsne_mini_bert"] == "4_msse"
+
+
+def test_every_formula_of_the_notebooks_becomes_mathml():
+    formulas = 0
+    for path in NOTEBOOKS:
+        for cell in nbformat.read(path, as_version=4).cells:
+            outputs = [output.get("data", {}).get("text/markdown", "") for output in cell.get("outputs", [])]
+            for markdown in [cell.source] if cell.cell_type == "markdown" else outputs:
+                html = report._html(markdown, ())
+                formulas += html.count("<math")
+                assert "math-core-error" not in html, f"{path.name}: {html}"
+                assert "$" not in re.sub(r"<code>.*?</code>|<pre>.*?</pre>", "", html, flags=re.S), (
+                    f"{path.name}: {html}"
+                )
+    assert formulas > 100
+
+
+@pytest.mark.parametrize(
+    "markdown, html",
+    [
+        (r"$\frac{1}{n}$", "<math><mfrac><mn>1</mn><mi>n</mi></mfrac></math>"),
+        (r"$$\sqrt d < c$$", '<math display="block"><msqrt><mi>d</mi></msqrt><mo>&lt;</mo><mi>c</mi></math>'),
+        ("\\begin{matrix} a & b \\end{matrix}", "<mtable"),
+        (r"$\nonsense$", "math-core-error"),
+        ("[a](b%201.ipynb#c)", '<a href="b%201.html#c">a</a>'),
+        ("[a](other.ipynb)", "<p>a</p>"),
+        ("[a](../lib/b.md)", "<p>a (<code>lib/b.md</code>)</p>"),
+        ("[a](https://b.org)", '<a href="https://b.org">a</a>'),
+        ("![a](https://b.org/c.png)", '<a href="https://b.org/c.png">a</a>'),
+        ("![a](c.png)", "<p>a (<code>c.png</code>)</p>"),
+    ],
+)
+def test_markdown(markdown, html):
+    pages = [report.Page("b 1", "title", notebook=v4.new_notebook())]
+    assert html in report._html(markdown, pages)
