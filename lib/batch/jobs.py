@@ -45,7 +45,7 @@ def _readable(values: Mapping[str, Any]) -> str:
 
 
 def _file_name(plain: str, longest: int) -> str:
-    safe = re.sub(r"[^\w.+=,-]+", "_", plain)
+    safe = re.sub(r"[^\w.+=-]+", "_", plain)  # without commas, which separate what Snakemake hands to a job
     short = safe.encode()[:longest].decode(errors="ignore")
     return short if short == plain else f"{short}-{hashlib.sha256(os.fsencode(plain)).hexdigest()[:8]}"
 
@@ -148,9 +148,9 @@ def expand(sweep: Path) -> list[Job]:
     kinds, defaults = declared(notebook)
     base = check(kinds, read_file(paths.root() / spec["base"]), spec["base"]) if "base" in spec else {}
     base |= check(kinds, spec.get("parameters", {}), f"{sweep}, parameters")
-    jobs = {}
+    jobs, folder_name = {}, _file_name(sweep.stem, LONGEST_STEMS)
     for combination in combinations:
         name = _readable(combination) or "defaults"
         overrides = base | check(kinds, combination, f"{sweep}, {name}")
-        jobs[name] = _job(notebook, defaults, overrides, f"{sweep.stem}/{name}", None)
+        jobs[name] = _job(notebook, defaults, overrides, f"{folder_name}/{name}", None)
     return list(jobs.values())
