@@ -335,8 +335,17 @@ def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, 
     job = jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")
     assert execute.execute(job) == 1
     err = capsys.readouterr().err
-    assert "o.ipynb cannot be read or written (No space left on device): free some space" in err
+    assert "o.ipynb cannot be read or written (No space left on device): free some space" in err and "Kept: " in err
     assert not execute.finished(job)
+
+
+def test_where_a_full_disk_kept_nothing_nothing_is_said_to_be_kept(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "x")
+
+    monkeypatch.setattr(execute.papermill, "execute_notebook", full)
+    assert execute.execute(jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")) == 1
+    assert "Kept" not in capsys.readouterr().err
 
 
 def test_the_report_leaves_out_what_is_no_notebook(tmp_path, monkeypatch):

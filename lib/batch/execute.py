@@ -148,7 +148,8 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     except DataError as error:
         code, reason = code or FAILED, reason or str(error)
     reason = reason.rstrip(".") or f"finished in {_clock(seconds)}"
-    say(f"{job.notebook.name}: {reason}. Kept: {job.output}")
+    kept = f" Kept: {job.output}" if job.output.exists() else ""  # a full disk keeps nothing
+    say(f"{job.notebook.name}: {reason}.{kept}")
     return code
 
 
