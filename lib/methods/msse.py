@@ -25,6 +25,26 @@ from lib.methods.base import Method, Needs, Views
 from lib.methods.parts import GradientNorms
 from lib.methods.simcse import with_positive
 
+ABLATIONS = {  # Table 4; the last is contrast on the same views, without the layer that SimCSE trains with
+    "MSSE w/o DCM": {"dimension_weight": 0.0},
+    "MSSE w/o ICM": {"reconstruction_weight": 0.0},
+    "MSSE w/o NCE": {"nce_weight": 0.0},
+    "MSSE w/o DCM and ICM": {"dimension_weight": 0.0, "reconstruction_weight": 0.0},
+}
+# where paper and code differ, or the paper can be read in several ways
+SWITCHES = {f"L_DCM by {name}": {"dimension_reduce": name} for name in REDUCTIONS} | {
+    "columns not centred": {"dimension_normalise": "l2"},
+    "code: means, weights 2 and 0.05": {
+        "dimension_reduce": "means",
+        "diagonal_weight": 2.0,
+        "off_diagonal_weight": 0.05,
+    },
+    "code: linear layer": {"projection": "linear"},
+    "code: weights 0.2 and 1": {"dimension_weight": 0.2, "reconstruction_weight": 1.0},
+    "decoder that sees no words": {"decoder": "positionwise"},
+    "sum over the tokens (Eq. 9)": {"reconstruction_reduce": "sum"},
+}
+
 
 @dataclass(frozen=True)
 class MSSEArguments:

@@ -23,6 +23,17 @@ from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper
 
 LONGEST = 64  # tokens of a pool sentence
+VARIANTS: dict[str, dict[str, Any]] = {  # Table 3, with the paper's names in brackets, and what the paper leaves open
+    "3R": {},
+    "set to 0, no pool (dynamic mask)": {"operation": "zero"},
+    "all dimensions (overall subtraction)": {"dimensions": "all"},
+    "mean of words (token subtraction)": {"redundant_from": "words"},
+    "dimensions by words (static identification)": {"dimensions": "words"},
+    "behind the projection": {"place": "projection"},
+    "soft mask": {"relaxation": "soft"},
+    "no gradient into the pool vector": {"redundant_gradient": False},
+    "gradient into the deviations": {"deviation_gradient": True},
+}
 
 
 @dataclass(frozen=True)

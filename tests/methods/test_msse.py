@@ -14,6 +14,7 @@ from lib.encoders import SentenceEncoder
 from lib.encoders.heads import load_training_head, projection_head
 from lib.losses import dimension_contrast, info_nce
 from lib.methods import REGISTRY
+from lib.methods.msse import ABLATIONS, SWITCHES
 
 MSSE = REGISTRY["msse"]
 
@@ -242,6 +243,16 @@ def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):
     method = build(bert, nce_weight=0.0)
     terms = method(inputs)
     assert terms["info_nce"].item() == 0 and terms["dimension"] > 0 and terms["reconstruction"] > 0
+
+
+@pytest.mark.parametrize(("name", "change"), [*(ABLATIONS | SWITCHES).items()], ids=[*ABLATIONS, *SWITCHES])
+def test_every_ablation_and_switch_is_another_loss(bert, sentences, batch, name, change):
+    totals = []
+    for arguments in ({}, change):
+        method = build(bert, **arguments)
+        totals.append(sum(method(pairs(batch, method, sentences)).values()).item())
+    assert np.isfinite(totals).all()
+    assert (totals[0] == totals[1]) is (name == "L_DCM by dim")
 
 
 def test_the_last_batch_of_an_epoch_may_hold_one_sentence(bert, sentences, batch):

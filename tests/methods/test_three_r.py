@@ -13,7 +13,7 @@ from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import ThreeR, inner_arguments
+from lib.methods.three_r import VARIANTS, ThreeR, inner_arguments
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -195,16 +195,7 @@ def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"operation": "zero"},
-        {"dimensions": "all"},
-        {"redundant_from": "words"},
-        {"dimensions": "words"},
-        {"relaxation": "soft", "deviation_gradient": True},
-        {"place": "projection"},
-    ],
-    ids=str,
+    "changes", [*filter(None, VARIANTS.values()), {"relaxation": "soft", "deviation_gradient": True}], ids=str
 )
 def test_every_variant_trains_and_its_state_can_be_read_back(tiny_bert, second, corpus_file, tmp_path, changes):
     words = tmp_path / "words.csv"
