@@ -197,7 +197,8 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",), wit
     if with_floors:
         known = floors()[lambda rows: rows.backbone.isin(shown.backbone)].itertuples()
         caption += "; floors: " + ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known)
-    return table.style.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+    plain = Styler(table, cell_ids=False)  # a third less to keep in a notebook
+    return plain.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
 
 
 def by_task(rows: pd.DataFrame, above: Mapping[str, pd.DataFrame], *, caption: str) -> Styler:
@@ -335,7 +336,12 @@ def clusters(
     scored = scored.drop(columns=["smallest gain", "largest gain"])
     scored["ARI, mean"] = rows.query("metric == 'ari'").groupby(by).value.mean()
     caption = f"V-measure of K-Means x 100, mean of five starts; gain over {over} with the same seed; ARI: adjusted Rand index"
-    return scored.style.format(precision=1, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+    return (
+        Styler(scored, cell_ids=False)
+        .format(precision=1, na_rep="")
+        .format("{:.0f}", subset="seeds")
+        .set_caption(caption)
+    )
 
 
 def geometry(
