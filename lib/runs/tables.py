@@ -197,8 +197,7 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",), wit
     if with_floors:
         known = floors()[lambda rows: rows.backbone.isin(shown.backbone)].itertuples()
         caption += "; floors: " + ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known)
-    plain = Styler(table, cell_ids=False)  # a third less to keep in a notebook
-    return plain.format(precision=DECIMALS, na_rep="").format("{:.0f}", subset="seeds").set_caption(caption)
+    return _styled(table, DECIMALS, caption)
 
 
 def by_task(rows: pd.DataFrame, above: Mapping[str, pd.DataFrame], *, caption: str) -> Styler:
@@ -336,12 +335,7 @@ def clusters(
     scored = scored.drop(columns=["smallest gain", "largest gain"])
     scored["ARI, mean"] = rows.query("metric == 'ari'").groupby(by).value.mean()
     caption = f"V-measure of K-Means x 100, mean of five starts; gain over {over} with the same seed; ARI: adjusted Rand index"
-    return (
-        Styler(scored, cell_ids=False)
-        .format(precision=1, na_rep="")
-        .format("{:.0f}", subset="seeds")
-        .set_caption(caption)
-    )
+    return _styled(scored, 1, caption)
 
 
 def geometry(
@@ -463,6 +457,12 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
     one = one.iloc[np.argsort(numbers, kind="stable")]
     return one.style.format(precision=DECIMALS, na_rep="").set_caption(caption)
+
+
+def _styled(table: pd.DataFrame, decimals: int, caption: str) -> Styler:
+    """A table with a column `seeds`; its cells get no ids, which would be much of what a notebook keeps of it."""
+    plain = Styler(table, cell_ids=False).format(precision=decimals, na_rep="")
+    return plain.format("{:.0f}", subset="seeds").set_caption(caption)
 
 
 def _named(column: pd.Series) -> str:
