@@ -273,9 +273,8 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
             if quantity in logarithmic:
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)
-            ax.set(xlabel="step", title=title)
+            ax.set(xlabel="step", title="\n".join(filter(None, [title, backbone])))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        row[0].set_ylabel(backbone, fontsize=11)
         row[-1].legend(**OUTSIDE)
     return fig
 

@@ -50,7 +50,7 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     points = ax.scatter(frame.uniformity, frame.alignment, c=frame.score, s=60, edgecolors="k", lw=0.5)
     fig.colorbar(points, label=SCORE)
     ax.set(**_AXES, title="Where encoders place sentences")
-    ax.margins(0.22)
+    ax.margins(0.1)
     _name_points(ax, frame.encoder, frame.uniformity, frame.alignment)
     return fig
 
@@ -62,7 +62,7 @@ def geometry_plane(frame: pd.DataFrame) -> Figure:
     frame: backbone, encoder (a name, beginning with the method), seed, alignment, uniformity.
     """
     backbones = list(frame.groupby("backbone"))
-    fig, axes = plt.subplots(1, len(backbones), figsize=(1 + 4.4 * len(backbones), 4.4), squeeze=False)
+    fig, axes = plt.subplots(1, len(backbones), figsize=(1 + 4.9 * len(backbones), 4.4), squeeze=False)
     for ax, (backbone, part) in zip(axes[0], backbones, strict=True):
         means = part.groupby("encoder", sort=False)[["alignment", "uniformity"]].mean()
         for encoder, rows in part.groupby("encoder", sort=False):
@@ -72,25 +72,23 @@ def geometry_plane(frame: pd.DataFrame) -> Figure:
             ax.plot(mean.uniformity, mean.alignment, color=shade, marker="s", ms=7, mec="k", mew=0.5, ls="")
         ax.set(**_AXES, title=backbone)
         ax.margins(0.15)
-        ax.set_xlim(right=ax.get_xlim()[1] + 0.45 * np.ptp(ax.get_xlim()))  # names stand to the right of their points
         _name_points(ax, means.index.to_series(), means.uniformity, means.alignment)
     return fig
 
 
-def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 10) -> None:
-    """A name beside every point, at least `apart` points of height from the names near it; call after the limits."""
-    places = ax.transData.transform(np.column_stack([x, y])) * 72 / ax.figure.dpi
-    taken: list[tuple[float, float, float]] = []  # left, right and height of the names so far, from the lowest up
-    for i in np.argsort(places[:, 1]):
-        left, height = places[i]
-        right = left + 12 + 5.6 * len(names.iloc[i])
-        near = [top for start, end, top in taken if left < end and start < right]
-        height = max([height, *(top + apart for top in near)])
-        taken.append((left, right, height))
-        lift = height - places[i, 1]
-        arrow = {"arrowstyle": "-", "lw": 0.5, "color": "0.6"} if lift > apart / 2 else None
-        place = {"xytext": (8, lift - 2), "textcoords": "offset points"}
-        ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, fontsize=9, arrowprops=arrow)
+def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 0.042) -> None:
+    """The names in a column right of all points, at least `apart` of the axes' height from each other, each with a line
+    to its point; call after the limits, of which the right one makes room for them."""
+    ax.set_xlim(right=ax.get_xlim()[1] + 0.95 * np.ptp(ax.get_xlim()))
+    order, (low, high), (left, right) = np.argsort(y), ax.get_ylim(), ax.get_xlim()
+    steps, heights = apart * np.arange(len(order)), (y.iloc[order].to_numpy() - low) / (high - low)
+    heights = np.clip(np.maximum.accumulate(heights - steps), 0, 1 - apart * len(order)) + steps
+    column = (x.max() - left) / (right - left) + 0.05
+    line = {"arrowstyle": "-", "lw": 0.6, "relpos": (0, 0.45), "shrinkA": 0, "shrinkB": 3}
+    for i, height in zip(order, heights, strict=True):
+        look = {"arrowprops": line | {"color": colour(names.iloc[i])}, "fontsize": 8.5, "va": "center"}
+        place = {"xytext": (column, height), "textcoords": "axes fraction", "in_layout": False}
+        ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, **look)
 
 
 @plain

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from lib.analysis.geometry import dimension_agreement
 from lib.analysis.papers import gain_table
+from lib.data import STSTask
 from lib.data.labelled import LabelledTexts
 from lib.data.sts import STS_TASKS
 from lib.encoders import SentenceEncoder, ensemble
@@ -327,10 +329,10 @@ def clusters(
     dice, chance = np.random.default_rng(0), []
     for task in tasks:
         rows = evaluate_clustering(lambda texts: dice.normal(size=(len(texts), 64)), task)
-        chance.append(rows.assign(method="random vectors", profile=plan.profile, backbone="", seed=""))
+        chance.append(rows.assign(table=table, method="random vectors", profile=plan.profile, backbone="", seed=""))
     rows = pd.concat([here, *chance]).astype({"seed": str})
     rows["k"] = rows.protocol.astype(str).str.extract(r"k (\d+)", expand=False)
-    by = ["profile", "task", "backbone", "k", "method"]
+    by = ["profile", "task", "table", "backbone", "k", "method"]
     scored = gain_table(rows.query("metric == 'v_measure'"), over=over, value="value", by=by)
     scored = scored.drop(columns=["smallest gain", "largest gain"])
     scored["ARI, mean"] = rows.query("metric == 'ari'").groupby(by).value.mean()
@@ -367,6 +369,31 @@ def of_encoders(
     frame = pd.concat([measure(encoder).assign(**labels) for encoder, labels in asked], ignore_index=True)
     frame.insert(0, "backbone", done.run.iloc[0].labels["backbone"])
     return frame
+
+
+def agreement(
+    plan: Plan, done: pd.DataFrame, encoders: Mapping[str, SentenceEncoder], task: STSTask, *, paper: str, table: str
+) -> Styler:
+    """How far dimensions agree across pairs that mean the same (gold above 4; `geometry.dimension_agreement`), published
+    as <paper>_agreement.
+
+    Args:
+        done, encoders: see `of_encoders`. task: whose pairs. table: of the rows.
+    """
+    first, second = (np.array(side)[task.gold > 4].tolist() for side in (task.sentences1, task.sentences2))
+
+    def measure(encoder: SentenceEncoder) -> pd.DataFrame:
+        values = dimension_agreement(encoder.encode(first), encoder.encode(second))
+        return pd.DataFrame({"quantity": values.keys(), "value": [100 * value for value in values.values()]})
+
+    here = of_encoders(done, encoders, measure).assign(table=table)
+    note = f"Correlation between dimensions over {len(first)} {task.name} dev pairs with gold above 4, x 100."
+    shown, source = measured(plan, here, f"{paper}_agreement", note, "10,000 sentences")
+    caption = (
+        f"correlation x 100 of a dimension with itself and with others (root mean square), mean over seeds, {source}"
+    )
+    shown = shown.pivot_table(index=["backbone", "method"], columns="quantity", values="value", sort=False)
+    return shown[["own", "others"]].style.format(precision=1).set_caption(caption)
 
 
 def pairs(

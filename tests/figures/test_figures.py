@@ -145,7 +145,8 @@ def test_terms_of_what_is_no_method_have_lines_of_their_own():
 def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_the_mean_on_another():
     frame = pd.concat([BANDS.assign(backbone="u"), BANDS.assign(backbone="v")])
     axes = figures.seed_bands(frame, {"norm": "gradients", "swap": "nats"}, logarithmic=["norm"]).axes
-    assert [ax.get_ylabel() for ax in axes] == ["u", "", "v", ""]
+    titles = [f"{quantity}\n{backbone}" for backbone in "uv" for quantity in ("gradients", "nats")]
+    assert [ax.get_title() for ax in axes] == titles
     means = [[line for line in ax.lines if line.get_label() in ("a", "b")] for ax in axes[:2]]
     assert [line.get_ydata() for line in means[0]] == [pytest.approx([10]), pytest.approx([5])]
     assert [line.get_ydata() for line in means[1]] == [pytest.approx([2])]
