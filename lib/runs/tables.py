@@ -14,6 +14,7 @@ from lib.analysis.papers import gain_table
 from lib.data import STSTask
 from lib.data.labelled import LabelledTexts
 from lib.data.sts import STS_TASKS
+from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation.clustering import evaluate_clustering
 from lib.runs import store
@@ -104,6 +105,24 @@ def with_published(rows: pd.DataFrame, paper: str, tables: str) -> pd.DataFrame:
     known = store.published("small", paper)
     both = pd.concat([known[known.table.str.match(tables)], rows]).astype({"value": float})  # either may be empty
     return both.drop_duplicates([name for name in store.ROW_COLUMNS if name not in ("value", "run_id")])
+
+
+def beyond_sts(rows: pd.DataFrame, *, paper: str, tables: str) -> Styler:
+    """Main scores (test, x 100) on what is not STS, of this run and of profile small: a row for each task, the mean of
+    the seven transfer tasks behind them, a column for each encoder and method.
+
+    rows, tables: see `with_published`.
+    """
+    shown = with_published(rows, paper, tables)
+    main = (shown.split == "test") & shown.metric.isin(["accuracy", "v_measure", "map", "ndcg@10", "recall@1"])
+    columns, index = ["profile", "backbone", "method"], ["table", "task", "metric"]
+    shown = shown[main].pivot_table(index=index, columns=columns, values="value", sort=False)
+    for table, part in shown.groupby("table", sort=False):
+        if set(TRANSFER_TASKS) <= set(part.index.get_level_values("task")):
+            shown.loc[(table, "Avg.", "accuracy"), :] = part.mean(skipna=False)
+    shown = shown.sort_index(level="table", sort_remaining=False, kind="stable")
+    caption = "test, x 100, mean over seeds" if len(shown) else "not asked for here, not measured in small"
+    return shown.style.format(precision=2, na_rep="").set_caption(caption)
 
 
 def headlines(rows: pd.DataFrame) -> pd.DataFrame:

@@ -103,6 +103,21 @@ def test_beyond_sts_everything_is_evaluated_that_the_plan_declared(plan, monkeyp
     ]  # fmt: skip
 
 
+def test_other_tasks_stand_in_rows_with_the_average_of_the_seven_transfer_tasks(monkeypatch):
+    transfer = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+    about = {"metric": "accuracy", "aggregation": "-"}
+    parts = [rows("A", "1", 0.0, tasks=[task], **about).assign(value=10.0 + i) for i, task in enumerate(transfer)]
+    parts += [rows("A", "1", 0.0, tasks=["ACC"], table="U", **about).assign(value=70.0)]
+    parts += [rows("A", "1", 0.0, tasks=["ACC"], table="U", split="dev", **about).assign(value=1.0)]
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: pd.concat(parts))
+    nothing = pd.DataFrame(columns=ROW_COLUMNS)
+    table = tables.beyond_sts(nothing, paper="p", tables="T|U").data
+    assert table.index.get_level_values("task").tolist() == [*transfer, "Avg.", "ACC"]
+    assert table.iloc[:, 0].tolist() == [10, 11, 12, 13, 14, 15, 16, 13, 70]
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: nothing)
+    assert "not measured in small" in tables.beyond_sts(nothing, paper="p", tables="T").caption
+
+
 def test_quantities_of_a_history_are_published_times_100_and_small_is_shown_before_this_run(plan, monkeypatch):
     published, done = [], plan.runs("rates")
     monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
@@ -197,6 +212,7 @@ def test_clusters_stand_beside_vectors_that_know_nothing(plan):
     done = plan.runs("rates")
     table = tables.clusters(plan, done, {}, [task], over="0.2", paper="p", table="Figure 4, 60 sentences").data
     assert set(table.index.get_level_values("method")) == {"0.1", "0.2", "random vectors"}
+    assert set(table.index.get_level_values("table")) == {"Figure 4, 60 sentences"}  # other sizes stand apart
     chance = table.xs("random vectors", level="method").iloc[0]
     assert 5 < chance["mean"] < 20 and abs(chance["ARI, mean"]) < 1  # 600 titles, 20 topics
     assert table.xs("0.1", level="method").gain.iloc[0] == pytest.approx(
