@@ -157,7 +157,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     rows = ["label", "cluster"] if "cluster" in frame else ["label"]
     encoders, labels = frame.encoder.unique(), sorted(frame.label.unique())
     shades = dict(zip(labels, sns.color_palette("husl", len(labels)), strict=True))
-    size = (1.8 * len(encoders) + 1.6, 1.9 * len(rows) + 0.6)
+    size = (2.1 * len(encoders) + 1.6, 2.3 * len(rows) + 0.6)
     fig, axes = plt.subplots(len(rows), len(encoders), figsize=size, squeeze=False)
     dots = {"ls": "", "marker": "o", "ms": 2.4 if len(frame) < 5_000 * len(encoders) else 0.8, "mew": 0}
     for column, encoder in zip(axes.T, encoders, strict=True):

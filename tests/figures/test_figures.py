@@ -1,6 +1,7 @@
 """Figures are tested by their data and their bytes, not by their pixels."""
 
 import io
+import re
 
 import matplotlib
 
@@ -292,6 +293,12 @@ def test_tables_in_notebooks_have_the_same_text_each_time():
         notebook._table_html(f.style.format(precision=1)) for f in (frame, frame.copy(), frame + 1)
     )
     assert first == again != changed and "1.2" in first and "1.234" not in first
+    assert "id=" not in first and "class=" not in first and first.count("<td>") == 2
+    several = pd.DataFrame({"a": [1, 2], 'id="b"': 3}, index=pd.MultiIndex.from_product([["x"], ["y", "z"]]))
+    page = notebook._table_html(several.style.highlight_max(color="red"))
+    assert re.findall(r"#(T_\w+_row\d_col\d)", page)[0] in re.findall(r'<td id="(\w+)"', page)  # styles need them
+    page = notebook._table_html(several.style)
+    assert 'rowspan="2"' in page and 'id="b"' in page and "class=" not in page
 
 
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
