@@ -296,7 +296,12 @@ class Plan:
 
         Args:
             methods: see `rates`. sizes: besides config's own. The label `sentences` names the size.
+
+        Raises:
+            ConfigError: a size below 1.
         """
+        if any(size < 1 for size in sizes):
+            raise ConfigError(f"few_shot_sizes {list(sizes)}: give numbers of sentences, from 1.")
         whole = times.steps(config.replace(max_steps=0))
         planned = []
         for size in sorted({*sizes, config.corpus_size}):
