@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
@@ -273,7 +274,8 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
             if quantity in logarithmic:
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)
-            ax.set(xlabel="step", title="\n".join(filter(None, [title, backbone])))
+            lines = textwrap.wrap(title, 24 if len(quantities) > 2 else 44)
+            ax.set(xlabel="step", title="\n".join(filter(None, [*lines, backbone])))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         row[-1].legend(**OUTSIDE)
     return fig

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
 from lib.figures.attention import token_panels
@@ -79,7 +80,11 @@ def geometry_plane(frame: pd.DataFrame) -> Figure:
 def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, apart: float = 0.042) -> None:
     """The names in a column right of all points, at least `apart` of the axes' height from each other, each with a line
     to its point; call after the limits, of which the right one makes room for them."""
-    ax.set_xlim(right=ax.get_xlim()[1] + 0.95 * np.ptp(ax.get_xlim()))
+    width = ax.get_window_extent().width * 72 / ax.figure.dpi  # in points, as fonts are
+    share = min(0.7, 0.07 + 5.2 * names.str.len().max() / width)  # of the axes, for the names
+    left, right = ax.get_xlim()
+    ax.set_xticks([tick for tick in MaxNLocator(3).tick_values(left, right) if left <= tick <= right])  # none at names
+    ax.set_xlim(right=right + share / (1 - share) * (right - left))
     order, (low, high), (left, right) = np.argsort(y), ax.get_ylim(), ax.get_xlim()
     steps, heights = apart * np.arange(len(order)), (y.iloc[order].to_numpy() - low) / (high - low)
     heights = np.clip(np.maximum.accumulate(heights - steps), 0, 1 - apart * len(order)) + steps
@@ -233,7 +238,9 @@ def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: st
             means = rows.groupby("group", sort=False)[[x, y]].mean()
             ax.plot(means[x], means[y], "o-", color="k", ms=7, lw=1, label="mean of each group")
         ax.set(xlabel=xlabel, title=f"{encoder}, {len(rows):,} pairs")
-        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), fontsize=9, handletextpad=0.2)
+        ax.legend(
+            loc="lower center", bbox_to_anchor=(0.5, 1.1 + 0.09 * encoder.count("\n")), fontsize=9, handletextpad=0.2
+        )
         if ax.get_subplotspec().is_first_col():
             ax.set_ylabel(ylabel)
     return fig

@@ -337,6 +337,25 @@ def test_a_size_of_zero_is_labelled_with_the_whole_corpus(stem, monkeypatch):
     assert min(sizes) > 0 and max(sizes) == len(load_corpus("demo", paths.data_dir()))
 
 
+@pytest.mark.notebook
+def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_one(monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: ROOT)
+
+    def declared(*assignments):
+        plan = plan_of(single(ROOT / "notebooks" / "4_msse.ipynb", assignments=list(assignments)))
+        groups = {name: [run for run in plan if run.group == name] for name in ("main", "choice")}
+        return {name: {run.labels["method"]: run.config for run in runs} for name, runs in groups.items()}
+
+    same = declared("chosen_reduce=dim", "simcse_chosen_temperature=0.05")
+    assert not any("wider" in name for name in same["main"])
+    found = declared("choice_temperatures=[0.1]", "chosen_temperature=0.1", "chosen_learning_rate=2.0e-4")
+    wider, trials = found["main"]["MSSE, wider choice"], found["choice"]
+    arguments = wider.method_arguments
+    assert (arguments["dimension_reduce"], arguments["temperature"], wider.learning_rate) == ("dim2", 0.1, 2e-4)
+    assert {"MSSE, rate 0.0001", "MSSE, dim2, rate 0.0001", "MSSE, dim2, 0.1, rate 0.0001"} < set(trials)
+    assert trials["SimCSE, 0.1, rate 0.0003"].method_arguments["temperature"] == 0.1
+
+
 @pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])
 def test_what_a_timed_step_finds_is_one_sentence(notebook, no_kernel, monkeypatch, capsys, error):
     def preview(*_):

@@ -302,14 +302,24 @@ def test_tables_in_notebooks_have_the_same_text_each_time():
 
 
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
-    fig = DRAWN["scatter"]()
-    whole = io.BytesIO()
+    fig, whole = DRAWN["scatter"](), io.BytesIO()
     fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
-    small = notebook._palette_png(fig)
+    small, again = (notebook._palette_png(DRAWN["scatter"]()) for _ in range(2))  # each drawn once, as in a notebook
     before, after = Image.open(whole).convert("RGB"), Image.open(io.BytesIO(small))
     assert after.mode == "P" and after.size == before.size and len(small) < 0.6 * len(whole.getvalue())
     difference = np.abs(np.asarray(before, dtype=int) - np.asarray(after.convert("RGB"), dtype=int))
-    assert difference.mean() < 1 and small == notebook._palette_png(fig)
+    assert difference.mean() < 1 and small == again
+
+
+def test_names_on_a_plane_stand_in_a_column_apart_and_inside_the_axes():
+    names = [f"method {i}, 10,000 sentences" for i in range(12)]
+    crowd = {"encoder": names, "alignment": 0.2, "uniformity": np.linspace(-3, -2.9, 12), "score": 60.0}
+    ax = figures.geometry_scatter(pd.DataFrame(crowd)).axes[0]
+    places = np.array([text.xyann for text in ax.texts])  # fractions of the axes
+    assert sorted(text.get_text() for text in ax.texts) == sorted(names) and len(set(places[:, 0])) == 1
+    assert np.diff(np.sort(places[:, 1])).min() > 0.04 and places.min() >= 0 and places[:, 1].max() < 1
+    inside = ax.get_window_extent()
+    assert all(text.get_window_extent().x1 <= inside.x1 for text in ax.texts)
 
 
 def test_the_energy_figure_has_the_rank_correlation_of_trained_encoders_and_a_panel_for_each_stage():

@@ -1,11 +1,13 @@
 """The tables of the notebooks: which rows count, gains by hand, dev scores beside what was published."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from lib import paths, runs
 from lib.checks import ConfigError
 from lib.config import RunConfig
+from lib.data import load_sts
 from lib.data.labelled import load_labelled
 from lib.runs import ROW_COLUMNS, Plan, tables
 
@@ -159,6 +161,19 @@ def test_every_encoder_is_measured_and_labelled(plan, tiny_bert):
     assert list(found) == ["backbone", "value", "method", "seed", "run_id"] and len(found) == 6
     assert found.drop_duplicates()[["method", "seed"]].to_numpy().tolist() == [["untuned", ""], ["0.2", 1], ["0.1", 1]]
     assert set(found.backbone) == {done.run.iloc[0].labels["backbone"]} and set(done.run_id) < set(found.run_id)
+
+
+def test_agreement_takes_the_pairs_that_mean_the_same_and_publishes_it_times_100(plan, monkeypatch):
+    published, done = [], plan.runs("rates").query("seed == 1")
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    task = load_sts(paths.root() / "data", "demo", "dev")
+    shown = tables.agreement(plan, done, {}, task, paper="p", table="60 sentences").data
+    frame, name, note = published[0]
+    alike = [i for i, gold in enumerate(task.gold) if gold > 4]
+    x, y = (done.run.iloc[0].encoder().encode([side[i] for i in alike]) for side in (task.sentences1, task.sentences2))
+    by_hand = 100 * np.mean([np.corrcoef(x[:, i], y[:, i])[0, 1] for i in range(x.shape[1])])
+    assert name == "p_agreement" and f"over {len(alike)} " in note and set(frame.table) == {"60 sentences"}
+    assert shown.xs(done.method.iloc[0], level="method").own.iloc[0] == pytest.approx(by_hand, abs=1e-3)
 
 
 def test_single_pairs_are_published_with_their_run(plan, monkeypatch):
