@@ -23,7 +23,7 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
-from lib.runs.tables import METHODS
+from lib.runs.tables import METHODS, by_choice
 
 # file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS: controls, parts, other names
 FURTHER = {
@@ -79,7 +79,7 @@ def rows(profile: str) -> pd.DataFrame:
     """
     frames = []
     for file, methods in SOURCES.items():
-        known, trained = store.published(profile, file), _trained(profile, file)
+        known, trained = by_choice(store.published(profile, file)), _trained(profile, file)
         plain = known.method.str.replace(rf", {SIZE}", "", regex=True).replace(NAMES)
         runs = [trained.get(run_id, {}) for run_id in known.run_id]
         data = [

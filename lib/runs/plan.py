@@ -269,19 +269,28 @@ class Plan:
         methods: Mapping[str, Mapping[str, Any]],
         rates: Mapping[str, Sequence[float]] | Sequence[float],
         seeds: Sequence[int],
+        *,
+        tried: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        size: int = 0,
         **how: Any,
     ) -> list[PlannedRun]:
         """Add one run for every method, each of its learning rates, and every seed: what a rate is chosen by.
 
         Args:
             methods: name -> parameters and arguments that differ from config's. rates: of all methods, or by name.
+            tried: name of a method -> further changes, each at every rate; values that differ stand in the label.
+            size: sentences of these runs, then in the label too; 0: config's.
             how: see `variants`.
         """
-        changes = {
-            f"{name}, rate {rate:g}": {**change, "learning_rate": rate}
-            for name, change in methods.items()
-            for rate in sorted(set(rates[name] if isinstance(rates, Mapping) else rates))
-        }
+        suffix = f", {size:,} sentences" if size else ""
+        config, changes = config.replace(corpus_size=size or config.corpus_size), {}
+        for name, change in methods.items():
+            method = config.replace(**change)
+            for further in ({}, *(tried or {}).get(name, ())):
+                values = [f"{value}" for knob, value in further.items() if method.replace(**{knob: value}) != method]
+                for rate in sorted(set(rates[name] if isinstance(rates, Mapping) else rates)):
+                    label = f"{', '.join([name, *values])}{suffix}, rate {rate:g}"
+                    changes[label] = {**change, **further, "learning_rate": rate}
         return self.variants(group, config, changes, seeds, **how)
 
     def few_shot(

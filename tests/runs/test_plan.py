@@ -94,6 +94,14 @@ def test_values_and_rates_are_declared_in_a_line(plan, config):
     assert [p.config.learning_rate for p in planned] == [1e-3, 1e-4, 2e-4]
     assert planned[0].config.method_arguments["temperature"] == 0.2
     assert len(plan.rates("same for all", config, methods, [1e-3, 1e-4], [1])) == 4
+    tried = {"plain": [{"temperature": 0.05}, {"temperature": 0.2}]}  # 0.05 is what the parameters say already
+    wider = plan.rates("wider", config, methods, {"hot": [1e-3], "plain": [1e-4]}, [1], tried=tried, size=1_000)
+    assert [p.labels["method"] for p in wider] == [
+        "hot, 1,000 sentences, rate 0.001", "plain, 1,000 sentences, rate 0.0001",
+        "plain, 0.2, 1,000 sentences, rate 0.0001",
+    ]  # fmt: skip
+    assert [p.config.method_arguments["temperature"] for p in wider] == [0.2, 0.05, 0.2]
+    assert {p.config.corpus_size for p in wider} == {1_000}
     with pytest.raises(ConfigError, match="no such, method 1, seed 1: unknown"):
         plan.values("no such", config, "temprature", [1], [1])
 

@@ -281,6 +281,9 @@ def test_the_scores_of_all_methods_are_their_own_rows_beside_their_simcse():
     own = rows.query("method == 'MSSE' and backbone == 'mini-bert'").set_index("seed").value
     here = found.query("group == 'MSSE, 1,000 sentences' and method == 'MSSE' and backbone == 'mini-bert'")
     assert here.set_index("seed").value.to_dict() == own.to_dict()
+    rows = tables.headlines(runs.published("small", "msse")).query("method == 'SimCSE, wider choice'")
+    here = found.query("group == 'MSSE, 10,000 sentences, wider choice' and method == 'SimCSE'")
+    assert sorted(here.value) == sorted(rows.value) and len(here)
 
 
 def test_the_floor_of_an_encoder_is_its_best_untrained_reading():
