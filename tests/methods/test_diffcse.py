@@ -28,13 +28,8 @@ DiffCSE, SimCSE = REGISTRY["diffcse"], REGISTRY["simcse"]
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_bert, tmp_path_factory):
-    """tiny_bert with weights large enough for the guesses to differ."""
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(1)
-    BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, initializer_range=0.3)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    return str(folder)
+def bert(lively):
+    return lively("bert", initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers import AutoModelForMaskedLM
 
 from lib import runs
 from lib.checks import ConfigError
@@ -51,14 +51,8 @@ def by_hand(method, inputs, seed):
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_bert, tmp_path_factory):
-    """tiny_bert with four layers and weights large enough for the losses to differ."""
-    folder = tmp_path_factory.mktemp("bert")
-    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
-    torch.manual_seed(1)
-    BertForMaskedLM(config).save_pretrained(folder)
-    SentenceEncoder.from_pretrained(tiny_bert).tokenizer.save_pretrained(folder)
-    return folder
+def bert(lively):
+    return lively("bert", num_hidden_layers=4)
 
 
 def test_both_losses_equal_the_unpacked_modules(bert, sentences, batch):
@@ -143,14 +137,8 @@ def test_the_last_step_is_kept_whatever_the_dev_scores(bert, tmp_path, sentences
     assert all(torch.equal(tensor, last[name]) for name, tensor in run.encoder().state_dict().items())
 
 
-def test_roberta_has_its_own_head(tiny_roberta, tmp_path, sentences):
-    from transformers import RobertaConfig, RobertaForMaskedLM
-
-    encoder = SentenceEncoder.from_pretrained(tiny_roberta)
-    torch.manual_seed(0)
-    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
-    encoder.tokenizer.save_pretrained(tmp_path / "roberta")
-    run = runs.run(config(tmp_path / "roberta", tmp_path, sentences, method_arguments={"condenser_weight": 1.0}))
+def test_roberta_has_its_own_head(lively, tmp_path, sentences):
+    run = runs.run(config(lively("roberta"), tmp_path, sentences, method_arguments={"condenser_weight": 1.0}))
     _, report = AutoModelForMaskedLM.from_pretrained(run.folder / "encoder", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert run.history[["mlm", "condenser"]].notna().all(None)
