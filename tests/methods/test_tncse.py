@@ -359,15 +359,6 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
     assert len(set(different)) == len(different)
 
 
-def test_an_unknown_second_backbone_stops_before_training(tiny_bert, corpus_file, tmp_path):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse",
-        method_arguments={"second_backbone": str(tmp_path / "nothing")},
-    )  # fmt: skip
-    with pytest.raises(EncoderError, match="neither an existing folder"):
-        runs.preflight(config)
-
-
 def test_twins_that_take_different_lengths_are_refused(tiny_bert, corpus_file, tmp_path, variant):
     short = variant(tiny_bert, tmp_path / "short", max_position_embeddings=16)
     config = RunConfig(
