@@ -200,13 +200,12 @@ def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:
     return table.iloc[places.sort_values(["backbone", "data"], key=_sizes_as_numbers, na_position="first").index]
 
 
-def shown(
-    table: pd.DataFrame, caption: str, *, precision: int = 2, whole: Sequence[str] = ("seeds", "steps")
-) -> Styler | str:
-    """A table with its caption, missing cells empty, the columns `whole` without a fraction; a sentence where it is empty."""
+def shown(table: pd.DataFrame, caption: str, *, whole: Sequence[str] = ("seeds", "steps")) -> Styler | str:
+    """A table with its caption, two decimals, missing cells empty, the columns `whole` without a fraction; a sentence where
+    it is empty."""
     if not len(table):
         return f"not measured yet: {caption}"
-    styled = table.style.format(precision=precision, na_rep="").set_caption(caption)
+    styled = table.style.format(precision=2, na_rep="").set_caption(caption)
     return styled.format("{:.0f}", subset=[name for name in whole if name in table], na_rep="")
 
 
@@ -373,9 +372,10 @@ def geometry(profile: str) -> pd.DataFrame:
     keys, frames = ["backbone", "data", "method", "file", "seed"], []
     for path in sorted((paths.root() / "results" / profile).glob("*_geometry.csv")):
         known = pd.read_csv(path, keep_default_na=False, dtype={"seed": str}).rename(columns={"table": "data"})
-        known = known.assign(file=path.stem.removesuffix("_geometry"), value=known.value / 100)
+        file = path.stem.removesuffix("_geometry")
+        known = known.assign(file=file, value=known.value / 100)
         last = known[known.step == known.groupby(keys).step.transform("max")]
-        last = last[last.method.isin(["SimCSE", *SOURCES.get(path.stem.removesuffix("_geometry"), [])])]
+        last = last[last.method.isin(["SimCSE", *SOURCES.get(file, [])])]
         frames += [known[known.step == 0].assign(method="untuned", data="", file="", seed=""), last]
     if not frames:
         return pd.DataFrame(columns=[*keys, "alignment", "uniformity", "encoder"])
