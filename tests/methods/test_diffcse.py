@@ -136,7 +136,7 @@ def test_a_run_is_named_by_the_content_of_its_generator(bert, distilbert, tmp_pa
     assert run.settings == runs.run(config.replace(generator=str(copy), seed=3)).settings
 
 
-def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_roberta, tmp_path, variant, sentences):
+def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_roberta, tmp_path, variant):
     headless = variant(tiny_bert, tmp_path / "headless")
     with pytest.raises(ConfigError, match="generator '.*headless' was saved without an MLM head: take a masked"):
         build(bert, generator=headless)

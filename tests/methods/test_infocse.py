@@ -319,7 +319,7 @@ def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path,
             configure(bert, corpus_file, **wrong)
 
 
-def test_a_head_of_another_shape_is_refused(bert, tmp_path, corpus_file):
+def test_a_head_of_another_shape_is_refused(bert, corpus_file):
     stage_one = runs.run(
         configure(bert, corpus_file, method="mlm", condenser_weight=1.0, head="random", max_steps=1, late_layers=1)
     )

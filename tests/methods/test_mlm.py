@@ -91,7 +91,7 @@ def test_without_the_weight_there_is_no_late_head(bert, sentences, batch):
     assert method.late is None and list(method(batch(method, sentences[:8]))) == ["mlm"]
 
 
-def test_one_matrix_for_words_and_decoder(bert, sentences):
+def test_one_matrix_for_words_and_decoder(bert):
     method = build(bert)
     words = method.encoder.backbone.get_input_embeddings().weight
     assert method.lm_head.predictions.decoder.weight is words

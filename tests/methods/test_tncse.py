@@ -140,7 +140,7 @@ def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
             assert torch.equal(first, second) and first is not second and first.data_ptr() != second.data_ptr()
 
 
-def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs, shake):
+def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shake):
     folder = perturbed(shake, tiny_bert, tmp_path / "second")
     method = build(tiny_bert, second_backbone=folder, dropout=0.2)
     rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
