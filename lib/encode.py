@@ -97,7 +97,7 @@ class _Output:
         """
         if self.path.is_dir():
             raise DataError(f"{self.path} is a folder: give a file for the vectors.")
-        content = self.noted["ours"].get(_sha256(self.path)) if self.path.exists() else {}
+        content = self.noted["ours"].get(paths.sha256(self.path)) if self.path.exists() else {}
         if content is None:
             raise DataError(
                 f"{self.path} is there and is not what this command wrote: move it away or choose another name."
@@ -151,7 +151,7 @@ class _Output:
 
     def _replace(self, whole: Path) -> None:
         """Give a file the output's name; the journal knows it before, so that a kill in between leaves it our own."""
-        self.note(ours=self.noted["ours"] | {_sha256(whole): self.noted["content"]})
+        self.note(ours=self.noted["ours"] | {paths.sha256(whole): self.noted["content"]})
         os.replace(whole, self.path)
 
 
@@ -172,14 +172,6 @@ def _blocks(texts: Path, start: int = 0) -> Iterator[tuple[int, list[str]]]:
     while block := list(islice(lines, BLOCK)):
         yield start, block
         start += len(block)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while part := file.read(2**20):
-            digest.update(part)
-    return digest.hexdigest()
 
 
 @contextmanager

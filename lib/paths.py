@@ -263,8 +263,8 @@ def whole_file(path: Path, *, sealed: bool = False) -> Iterator[Path]:
             partial_seal.unlink(missing_ok=True)
 
 
-def _sha256(path: Path) -> str:
-    """Of a file; a large one is read once per process, as long as it is not written again."""
+def sha256(path: Path) -> str:
+    """SHA-256 of a file; a large one is read once per process, as long as it is not written again."""
     found = path.stat()
     version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
     if version in _hashed:
@@ -279,7 +279,7 @@ def _sha256(path: Path) -> str:
 
 
 def _content(path: Path) -> dict[str, int | str]:
-    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def seal_of(path: Path) -> Path:
@@ -323,7 +323,7 @@ def _holds(path: Path, content: dict[str, int | str], thorough: bool) -> bool:
     """Whether a file is there and holds what its seal says."""
     size = path.stat().st_size if path.is_file() else -1
     is_hashed = "sha256" in content and (thorough or size <= HASHED)
-    return size == content["bytes"] and (not is_hashed or _sha256(path) == content["sha256"])
+    return size == content["bytes"] and (not is_hashed or sha256(path) == content["sha256"])
 
 
 @contextmanager

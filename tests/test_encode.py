@@ -278,7 +278,7 @@ def test_wrong_arguments(tiny_bert, corpus_file, tmp_path, capsys, monkeypatch, 
     assert not (tmp_path / "out.npy").exists()
 
 
-def test_a_damaged_gz_and_a_damaged_journal(tiny_bert, encoder, corpus_file, tmp_path, capsys):
+def test_a_damaged_gz_and_a_damaged_journal(tiny_bert, corpus_file, tmp_path, capsys):
     cut = tmp_path / "cut.txt.gz"
     cut.write_bytes(gzip.compress(corpus_file.read_bytes())[:200])
     assert "is truncated or damaged after line" in refused(capsys, cut, tmp_path / "out.npy", "--model", tiny_bert)

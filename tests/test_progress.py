@@ -96,7 +96,7 @@ def test_a_bar_in_a_terminal_and_in_jupyterlab(shown, monkeypatch):
     assert "train:  50%" in shown(io.StringIO(), seconds=2.0)
 
 
-def test_a_share_of_long_work(shown, monkeypatch):
+def test_a_share_of_long_work(shown):
     lines = shown(io.StringIO(), seconds=60.0, total=400.0, initial=100.0, percent=True).splitlines()
     assert lines[0] == "train 25%  loss=1.000  about 299 min left" and lines[-1].startswith("train 26%")
     assert re.search(

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import training
 from lib.checks import ConfigError
@@ -370,11 +369,10 @@ def two_processes():
     return [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
 
 
-def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path):
-    second = str(tmp_path / "second")  # another encoder: what equal ones have to learn from each other is extreme
-    torch.manual_seed(3)
-    AutoModel.from_config(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(second)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(second)
+def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, variant):
+    second = variant(
+        tiny_bert, tmp_path / "second"
+    )  # another encoder: what equal ones have to learn from each other is extreme
     twins = {"cross_attention_layers": 2, "second_backbone": second}
     auxiliary = {"auxiliary_weight": 1.0, "auxiliary_probability": 1.0, "mask_only": True, "head": "top_layers"}
     auxiliary |= {"late_layers": 1, "rtd_weight": 1.0, "rtd_probability": 1e-12}

@@ -16,7 +16,7 @@ from lib.analysis.geometry import attention_entropy, attention_shares, cls_energ
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts, with_pooling
 from lib.encoders.packed import AttentionMaps
-from lib.encoders.sentence_encoder import pad, token_batches
+from lib.encoders.sentence_encoder import in_mode, pad, token_batches
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 
@@ -26,15 +26,11 @@ TOKEN_GROUPS = ("[CLS]", "[SEP]", "final punctuation", "other punctuation", "fun
 @contextmanager
 def _mode(encoder: SentenceEncoder, dropout_seed: int | None = None) -> Iterator[None]:
     """Evaluation mode, or dropout drawn from this seed; mode and random state are restored."""
-    was_training = encoder.training
-    encoder.train(dropout_seed is not None)
-    try:
-        with torch.random.fork_rng(devices=[encoder.device] if encoder.device.type == "cuda" else []):
-            if dropout_seed is not None:
-                torch.manual_seed(dropout_seed)
-            yield
-    finally:
-        encoder.train(was_training)
+    devices = [encoder.device] if encoder.device.type == "cuda" else []
+    with in_mode(encoder, training=dropout_seed is not None), torch.random.fork_rng(devices):
+        if dropout_seed is not None:
+            torch.manual_seed(dropout_seed)
+        yield
 
 
 @torch.no_grad()

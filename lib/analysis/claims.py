@@ -87,9 +87,7 @@ class Claim:
             raise DataError(f"{named} has either a test, or `needs` that says why not: give one of them.")
         if not test:
             return cls(**given)
-        check_known(
-            test, ("file", "rows", "method", "over", "less", "order", "sign", "apart", "total"), f"part of {named}"
-        )
+        check_known(test, TEST, f"part of {named}")
         check_choice(f"{named}: sign", test.get("sign"), ("+", "-"))
         common = test.get("rows", {})
 

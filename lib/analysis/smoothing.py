@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lib.encoders import SentenceEncoder
-from lib.encoders.sentence_encoder import pad
+from lib.encoders.sentence_encoder import in_mode, pad
 
 
 def token_cosines(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -26,17 +26,14 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
 
     Special tokens count; 1 means that all tokens of a sentence have one direction.
     """
-    was_training, sums, count = encoder.training, 0.0, 0
-    encoder.eval()
-    try:
+    sums, count = 0.0, 0
+    with in_mode(encoder, training=False):
         for start in range(0, len(texts), batch_size):
             ids = encoder.tokenize(list(texts[start : start + batch_size]))
             input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
             hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
             sums = sums + torch.stack([token_cosines(layer, mask).sum() for layer in hidden]).cpu()
             count += len(ids)
-    finally:
-        encoder.train(was_training)
     return pd.DataFrame({"layer": range(len(sums)), "cosine": (sums / count).tolist()})
 
 
@@ -55,14 +52,9 @@ def token_similarity(encoder: SentenceEncoder, sentence: str) -> tuple[pd.DataFr
     Returns:
         row, column (positions), value; and the word pieces, special tokens included.
     """
-    was_training = encoder.training
-    encoder.eval()
-    try:
-        ids = encoder.tokenize([sentence])
-        input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+    input_ids, mask = pad(encoder.tokenize([sentence]), encoder.tokenizer.pad_token_id, device=encoder.device)
+    with in_mode(encoder, training=False):
         hidden = encoder.run_backbone(input_ids, mask).last_hidden_state[0]
-    finally:
-        encoder.train(was_training)
     unit = F.normalize(hidden.float(), dim=-1)
     cosines = pd.DataFrame((unit @ unit.T).cpu().numpy())
     frame = cosines.rename_axis("row").reset_index().melt("row", var_name="column", value_name="value")

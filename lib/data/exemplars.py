@@ -63,12 +63,12 @@ def rare_words(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_
     return {word: uses[word] for word in words if uses[word] < at_least}
 
 
-def pool_faults(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_LEAST) -> list[str]:
+def pool_faults(pool: Sequence[str], words: Sequence[str]) -> list[str]:
     """What keeps sentences from being a pool of these words, a sentence each; none: nothing."""
-    rare = [f"{word} ({uses})" for word, uses in rare_words(pool, words, at_least=at_least).items()]
-    faults = (
-        [f"{len(rare)} of {len(words)} words occur fewer than {at_least} times: {', '.join(rare[:20])}"] if rare else []
-    )
+    rare = [f"{word} ({uses})" for word, uses in rare_words(pool, words).items()]
+    faults = []
+    if rare:
+        faults.append(f"{len(rare)} of {len(words)} words occur fewer than {AT_LEAST} times: {', '.join(rare[:20])}")
     if doubled := [text for text, count in Counter(pool).items() if count > 1]:
         faults.append(f"{len(doubled)} sentences come twice, the first is {doubled[0]!r}")
     return faults

@@ -75,14 +75,12 @@ def sentences_of(answer: str) -> list[str]:
     return [line for line in lines if 2 <= len(line.split()) <= LONGEST]
 
 
-def write_pool(
-    path: Path, words: Sequence[str], answer: Callable[[str], str], *, draw: int = DRAW, seed: int = 0, calls: int = 200
-) -> int:
+def write_pool(path: Path, words: Sequence[str], answer: Callable[[str], str], *, calls: int = 200) -> int:
     """Ask until every word occurs twice, and write every sentence as it comes; a file of an earlier call is gone on with.
 
     Args:
-        answer: prompt -> text, see `ask`.
-        draw: words of a request; of those that are still rare first, so that it comes to an end.
+        answer: prompt -> text, see `ask`. It is asked with the words that are still rare first, so that it comes to an
+            end.
         calls: give up after so many.
 
     Returns:
@@ -96,14 +94,14 @@ def write_pool(
         raise DataError(f"{path} is there already and was not written by this command: choose another file.")
     paths.check_writable(path.parent)
     pool = list(load_pool(str(path))) if path.is_file() else []
-    random = np.random.default_rng([seed, len(pool)])
+    random = np.random.default_rng([0, len(pool)])
     for _ in range(calls):
         rare = list(rare_words(pool, words))
         if not rare:
             return len(pool)
         others = sorted({*words} - {*rare})
-        chosen = [*random.permutation(rare)[:draw]]
-        chosen += [*random.permutation(others)[: draw - len(chosen)]] if others else []
+        chosen = [*random.permutation(rare)[:DRAW]]
+        chosen += [*random.permutation(others)[: DRAW - len(chosen)]] if others else []
         prompt = PROMPT.format(sentences=PER_CALL, longest=LONGEST, words=", ".join(random.permutation(chosen)))
         new = [sentence for sentence in dict.fromkeys(sentences_of(answer(prompt))) if sentence not in pool]
         pool += new

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -271,9 +272,7 @@ class SentenceEncoder(nn.Module):
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
         for start in range(0, len(distinct), 20_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 20_000])]
-        was_training = self.training
-        self.eval()
-        try:
+        with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
             for batch in token_batches(np.array([len(x) for x in ids], dtype=np.int64), batch_tokens):
                 inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
@@ -282,8 +281,6 @@ class SentenceEncoder(nn.Module):
                 if on_share:
                     on_share(len(batch) / len(distinct))
             bar.close()
-        finally:
-            self.train(was_training)
         return vectors[rows]
 
     def save(self, folder: str | os.PathLike) -> None:
@@ -311,6 +308,17 @@ class SentenceEncoder(nn.Module):
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_modules(folder, self.backbone.config, self.pooling, self.projection, self.max_length)
+
+
+@contextmanager
+def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
+    """Training or evaluation mode in the block; the mode that the module was in comes back."""
+    before = module.training
+    module.train(training)
+    try:
+        yield
+    finally:
+        module.train(before)
 
 
 def longest_input(backbone: nn.Module) -> int:

@@ -22,10 +22,9 @@ STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means
 
 @dataclass(frozen=True)
 class Clusters:
-    """What one K-Means found: assignment [n], whole numbers; centres [k, D], of length 1."""
+    """What one K-Means found: assignment [n], whole numbers."""
 
     assignment: np.ndarray
-    centres: np.ndarray
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
@@ -45,8 +44,7 @@ def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> Clusters:
     if not 2 <= clusters <= len(vectors):
         raise ValueError(f"{len(vectors)} texts cannot be put into {clusters} clusters: ask for 2 to {len(vectors)}.")
     with threadpool_limits(1):  # the order of sums would show in the last digits, and so in a cluster
-        found = KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors))
-    return Clusters(found.labels_, unit_rows(found.cluster_centers_))
+        return Clusters(KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors)).labels_)
 
 
 def cluster_scores(

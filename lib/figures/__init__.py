@@ -1,6 +1,5 @@
 """One function per kind of picture, from tidy data frames; `save_figure` writes picture and numbers together."""
 
-from lib import paths
 from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_panels, token_shares
 from lib.figures.curves import (
     ALIGNMENT_UNIFORMITY,
@@ -32,6 +31,6 @@ from lib.figures.style import CYCLE, METHODS, colour, save_figure
 __all__ = [
     "ALIGNMENT_UNIFORMITY", "CYCLE", "METHODS", "attention_maps", "averages", "clusters", "colour", "cosine_density", "energy_scatter", "few_shot",
     "geometry_paths", "geometry_plane", "geometry_scatter", "intervals", "joint_histograms", "lines", "loss_terms", "modulus_surface",
-    "neighbours", "pair_scatter", "paths", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
+    "neighbours", "pair_scatter", "pretraining_curves", "save_figure", "seed_bands", "seed_spread",
     "sentence_similarity", "singular_spectrum", "token_panels", "token_shares", "token_similarity", "training_curves",
 ]  # fmt: skip

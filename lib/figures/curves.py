@@ -58,11 +58,10 @@ def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
 
 
 @plain
-def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = False) -> Figure:
+def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
     """Terms of the loss over the steps, a panel per term and a line per method that has it.
 
-    frame: method, step, a column per term. terms: column -> label of its axis. outside: one legend for all panels, for
-    long names.
+    frame: method, step, a column per term. terms: column -> label of its axis.
     """
     size = (min(4.2 * len(terms), 10), 3)
     fig, axes = plt.subplots(1, len(terms), figsize=size, squeeze=False, gridspec_kw={"wspace": 0.08})
@@ -72,10 +71,7 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = Fa
             look = looks[method]
             ax.plot(part.step, part[term], color=colour(method, look["color"]), ls=look["linestyle"], label=method)
         ax.set(xlabel="step", ylabel=label)
-        if not outside:
-            ax.legend()
-    if outside:
-        ax.legend(**OUTSIDE)
+        ax.legend()
     return fig
 
 
@@ -83,7 +79,6 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str], *, outside: bool = Fa
 def few_shot(
     frame: pd.DataFrame,
     *,
-    untuned: float | None = None,
     floors: pd.DataFrame | None = None,
     ylabel: str = SCORE,
     title: str = "",
@@ -94,14 +89,14 @@ def few_shot(
     frame: sentences, value (one row per subset). With a column method there is a line per method, and several methods
     have their ranges as bars side by side instead of a band; with fewer than FEW subsets each is a dot instead. With a
     column std (published values, one row per size) the range is mean ± std. With a column backbone there is a panel for
-    each. untuned: score before training, drawn as a line. floors: name, value and perhaps backbone, drawn as lines with
-    their names. joined: by a line; False where runs of different sizes differ in more than the size.
+    each. floors: name, value and perhaps backbone, drawn as lines with their names. joined: by a line; False where runs
+    of different sizes differ in more than the size.
     """
     backbones, spreads = list(frame.backbone.unique()) if "backbone" in frame else [""], []
     fig, axes = plt.subplots(1, len(backbones), figsize=(2.0 + 3.4 * len(backbones), 3.4), squeeze=False)
     for ax, backbone in zip(axes[0], backbones, strict=True):
         part = frame[frame.backbone == backbone].dropna(axis=1, how="all") if "backbone" in frame else frame
-        spreads.append(_few_shot_panel(ax, part, untuned, joined))
+        spreads.append(_few_shot_panel(ax, part, joined))
         _draw_floors(ax, floors, backbone)
         widen(ax)
         ax.set_title(", ".join(filter(None, (title, backbone))))
@@ -110,7 +105,7 @@ def few_shot(
     return fig
 
 
-def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None, joined: bool) -> str:
+def _few_shot_panel(ax: Axes, frame: pd.DataFrame, joined: bool) -> str:
     """One panel of `few_shot`; what it shows beside the means."""
     if "method" not in frame:
         frame = frame.assign(method="SimCSE")
@@ -132,15 +127,12 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, untuned: float | None, joined
             ax.vlines(places, groups["min"], groups["max"], color=colour(method), lw=1.5)
         else:
             ax.fill_between(places, groups["min"], groups["max"], color=colour(method), alpha=0.15, lw=0)
-    if untuned is not None:
-        ax.axhline(untuned, color=colour("untuned"), ls="--", label="untuned")
     ax.set(xlabel="training sentences", xscale="log")
     sizes = sorted(frame.sentences.unique())
     ax.set_xticks(sizes, [f"{n:,}" for n in sizes])
     if len(sizes) == 1:  # otherwise the methods, side by side, would look like different sizes
         ax.set_xlim(sizes[0] / 2, sizes[0] * 2)
     ax.minorticks_off()
-    widen(ax)
     spread = "± std" if "std" in frame else "range over the subsets"
     return "small dots: each subset" if is_few else f"{'bars' if methods > 1 else 'band'}: {spread}"
 
@@ -197,12 +189,11 @@ def intervals(
     xlabel: str,
     points: pd.DataFrame | None = None,
     line: float | None = None,
-    ticks: Sequence[float] = (),
 ) -> Figure:
     """A value with its interval for each method, one below the other, a panel for each group; in place of bold numbers.
 
     frame: group, method, value, low, high (NaN: no interval). points: group, method, value of single seeds, drawn too. line:
-    a value to compare with. ticks: of the axis, where the automatic ones do not fit.
+    a value to compare with.
     """
     groups = list(frame.groupby("group", sort=False))
     heights = [part.method.nunique() + 0.5 for _, part in groups]
@@ -222,8 +213,6 @@ def intervals(
         ax.set_yticks(range(len(part)), part.method)
         ax.set_ylim(len(part) - 0.5, -0.5)
         ax.set_title(group, loc="left", fontsize=10)
-    if len(ticks):
-        ax.set_xticks(ticks)
     ax.set_xlabel(xlabel)
     return fig
 
@@ -294,7 +283,7 @@ def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str =
 
 
 @plain
-def averages(frame: pd.DataFrame, *, floors: pd.DataFrame, xlabel: str = SCORE) -> Figure:
+def averages(frame: pd.DataFrame, *, floors: pd.DataFrame) -> Figure:
     """Scores of many methods below each other, in groups that were trained alike; each backbone has a panel.
 
     frame: group, method, backbone, seed, value; every seed is a dot, the mean a vertical stroke. The first method of a
@@ -320,7 +309,7 @@ def averages(frame: pd.DataFrame, *, floors: pd.DataFrame, xlabel: str = SCORE) 
             ax.text(floor.value, -0.9, f"{floor.name}: {floor.value:.2f}", fontsize=9, ha="center", va="bottom")
         for y in names:
             ax.axhline(y - 0.1, color="0.85", lw=0.8)
-        ax.set(ylim=(at - 0.4, -0.8), xlabel=xlabel, yticks=[])
+        ax.set(ylim=(at - 0.4, -0.8), xlabel=SCORE, yticks=[])
         ax.set_title(backbone, pad=18)
         ax.grid(axis="y", visible=False)
     left = axes[0, 0]

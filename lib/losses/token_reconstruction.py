@@ -6,9 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def token_reconstruction(
-    logits: Tensor, token_ids: Tensor, valid: Tensor | None = None, *, reduce: str = "mean"
-) -> Tensor:
+def token_reconstruction(logits: Tensor, token_ids: Tensor, *, reduce: str = "mean") -> Tensor:
     """L_ICM = -sum_i sum_j log q(x_ij | h_i): how badly a decoder rebuilds the sentences from their vectors.
 
     Minus its sum, plus the constant entropy of the sentences, bounds I(h, s) from below for a decoder that sees h alone
@@ -16,22 +14,19 @@ def token_reconstruction(
 
     Args:
         logits: [..., V].
-        token_ids: [...], the sentences' own tokens.
-        valid: bool [...], False at padding; None where every place counts.
+        token_ids: [...], the sentences' own tokens, without padding.
         reduce: `mean` over the tokens, or their `sum` (Eq. 9).
 
     Returns:
-        Scalar, in nats; 0 when no place counts.
+        Scalar, in nats; 0 when there is no token.
 
     Raises:
         ValueError: unknown `reduce`, or shapes that do not fit.
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f"reduce {reduce!r} is unknown: choose mean or sum.")
-    if logits.shape[:-1] != token_ids.shape or (valid is not None and valid.shape != token_ids.shape):
-        raise ValueError(f"logits {tuple(logits.shape)} must be those of token_ids {tuple(token_ids.shape)} and valid.")
-    if valid is not None:
-        logits, token_ids = logits[valid], token_ids[valid]
+    if logits.shape[:-1] != token_ids.shape:
+        raise ValueError(f"logits {tuple(logits.shape)} must be those of token_ids {tuple(token_ids.shape)}.")
     if not token_ids.numel():
         return logits.sum() * 0.0
     return F.cross_entropy(logits.flatten(0, -2), token_ids.flatten(), reduction=reduce)

@@ -111,7 +111,7 @@ class Method(nn.Module):
         """What heads that exist in training only make of the embeddings of all processes."""
         if self.training_head is None:
             return views
-        return views.replace(embeddings={"encoder": self.training_head(views.embeddings["encoder"])})
+        return views.replace(embeddings={name: self.training_head(z) for name, z in views.embeddings.items()})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         """Weighted terms by name, from the embeddings of all processes; the loss is their sum."""

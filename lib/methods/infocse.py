@@ -25,6 +25,7 @@ from lib.encoders.heads import (
     late_layers,
     mlm_head,
 )
+from lib.encoders.sentence_encoder import in_mode
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Needs, Views
 from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view_pairs
@@ -213,9 +214,6 @@ class AuxiliaryNetwork(nn.Module):
         """
         if len(h) == copies:
             return {}
-        was_training = self.training
-        self.eval()
         vectors = {"own_vector": h, "other_vector": h.roll(-copies, 0)}
-        losses = {name: float(masked_lm(self(vector, text), text.labels)) for name, vector in vectors.items()}
-        self.train(was_training)
-        return losses
+        with in_mode(self, training=False):
+            return {name: float(masked_lm(self(vector, text), text.labels)) for name, vector in vectors.items()}

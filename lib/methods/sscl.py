@@ -71,11 +71,6 @@ class SSCL(SimCSE):
         z = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
         return Views({name: vectors.unflatten(0, (-1, len(roles))) for name, vectors in z.items()}, roles)
 
-    def project(self, views: Views) -> Views:
-        if self.training_head is None:
-            return views
-        return views.replace(embeddings={name: self.training_head(z) for name, z in views.embeddings.items()})
-
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         terms, arguments = super().loss(views, batch), self.arguments
         if self.places:

@@ -173,12 +173,15 @@ def summary(averaged: pd.DataFrame) -> pd.DataFrame:
     table = gain_table(averaged, over="SimCSE", value="value", by=by)
     table = table.join(averaged.groupby(by)[["label", "group", "steps"]].first()).reset_index()
     table = table.rename(columns={"95 % low": "low", "95 % high": "high"})
-    places = table.assign(size=_size(table.data), worst=-table["mean"])
-    return table.loc[places.sort_values(["backbone", "size", "worst"], kind="stable").index].reset_index(drop=True)
+    order = {"ascending": [True, True, False], "key": _sizes_as_numbers, "ignore_index": True}
+    return table.sort_values(["backbone", "data", "mean"], **order)
 
 
-def _size(data: pd.Series) -> pd.Series:
-    return data.astype(str).str.extract(r"^([\d,]+)")[0].str.replace(",", "").astype(float)
+def _sizes_as_numbers(column: pd.Series) -> pd.Series:
+    """For sorting: the column data as its numbers of sentences, every other column as it is."""
+    if column.name != "data":
+        return column
+    return column.astype(str).str.extract(r"^([\d,]+)")[0].str.replace(",", "").astype(float)
 
 
 def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -194,17 +197,15 @@ def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:
         table["Avg."] = table[tasks].mean(axis=1, skipna=False)
     table["seeds"] = some[some.data != ""].groupby(keys).seed.nunique()
     places = table.index.to_frame(index=False)
-    places = places.assign(size=_size(places.data).fillna(0)).sort_values(["backbone", "size"], kind="stable")
-    return table.iloc[places.index]
+    return table.iloc[places.sort_values(["backbone", "data"], key=_sizes_as_numbers, na_position="first").index]
 
 
-def shown(
-    table: pd.DataFrame, caption: str, *, precision: int = 2, whole: Sequence[str] = ("seeds", "steps")
-) -> Styler | str:
-    """A table with its caption, missing cells empty, the columns `whole` without a fraction; a sentence where it is empty."""
+def shown(table: pd.DataFrame, caption: str, *, whole: Sequence[str] = ("seeds", "steps")) -> Styler | str:
+    """A table with its caption, two decimals, missing cells empty, the columns `whole` without a fraction; a sentence where
+    it is empty."""
     if not len(table):
         return f"not measured yet: {caption}"
-    styled = table.style.format(precision=precision, na_rep="").set_caption(caption)
+    styled = table.style.format(precision=2, na_rep="").set_caption(caption)
     return styled.format("{:.0f}", subset=[name for name in whole if name in table], na_rep="")
 
 
@@ -302,9 +303,8 @@ def advice(
             if answer["take"] != taken:
                 lines.append(line | {"budget": budget} | answer)
             taken = answer["take"]
-    order = pd.DataFrame(lines, columns=ADVICE)
-    places = order.assign(size=_size(order.data))
-    return order.loc[places.sort_values(["backbone", "size"], kind="stable").index].reset_index(drop=True)
+    answers = pd.DataFrame(lines, columns=ADVICE)
+    return answers.sort_values(["backbone", "data"], key=_sizes_as_numbers, ignore_index=True)
 
 
 def _answer(better: pd.DataFrame, plain: pd.DataFrame, untrained: float, reading: str | None) -> dict[str, Any]:
@@ -372,9 +372,10 @@ def geometry(profile: str) -> pd.DataFrame:
     keys, frames = ["backbone", "data", "method", "file", "seed"], []
     for path in sorted((paths.root() / "results" / profile).glob("*_geometry.csv")):
         known = pd.read_csv(path, keep_default_na=False, dtype={"seed": str}).rename(columns={"table": "data"})
-        known = known.assign(file=path.stem.removesuffix("_geometry"), value=known.value / 100)
+        file = path.stem.removesuffix("_geometry")
+        known = known.assign(file=file, value=known.value / 100)
         last = known[known.step == known.groupby(keys).step.transform("max")]
-        last = last[last.method.isin(["SimCSE", *SOURCES.get(path.stem.removesuffix("_geometry"), [])])]
+        last = last[last.method.isin(["SimCSE", *SOURCES.get(file, [])])]
         frames += [known[known.step == 0].assign(method="untuned", data="", file="", seed=""), last]
     if not frames:
         return pd.DataFrame(columns=[*keys, "alignment", "uniformity", "encoder"])

@@ -100,7 +100,7 @@ def by_sentence(encoder, text):
     return torch.cat(output.attentions), torch.cat(output.hidden_states[:-1]), inputs["input_ids"][0].tolist()
 
 
-def test_token_shares_are_means_over_sentences_heads_and_queries(encoder, sentences):
+def test_token_shares_are_means_over_sentences_heads_and_queries(encoder):
     texts = ["snow.", "the dog runs in the park .", "rain", "a cat : street", ". . the dog . ."]
     groups = {"[CLS]": 0, "[SEP]": 1, ".": 3, ":": 3, "the": 4, "in": 4, "a": 4}
     expected, tokens = np.zeros((2, 6)), np.zeros(6)

@@ -137,8 +137,6 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
     assert "no cell tagged 'parameters'" in refused(None)
     injected = v4.new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
     assert "executed copy" in refused("a: int = 1", injected)
-    assert "n.ipynb: a must be int, not 'x'" in refused("a: int = 'x'")
-    assert "of the parameters cell is not `name: type" in refused("a: int = 1\nimport os")
     assert "there is no such notebook" in refusal(capsys, "run", "nowhere.ipynb")
     (tmp_path / "text.ipynb").write_text("not json")
     assert "is not a Jupyter notebook" in refusal(capsys, "run", "text.ipynb")
@@ -152,7 +150,6 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
         "b = 1",
         "b: Path = 'data'",
         "b: int | None = None",
-        "b: int[str] = 1",
         "b: str = 'x'  # an = that papermill stumbles over",
         "from os import path as b; c = 1",
     ],

@@ -118,7 +118,7 @@ def test_a_shipped_grid_is_method_by_encoder_by_corpus_size_by_seed():
     assert len(jobs) == len({job.output for job in jobs}) == len(axes[0]) * len(axes[1]) * len(axes[2]) * len(axes[3])
 
 
-def test_the_output_of_a_job_is_a_plain_name_whatever_the_grid_is_called(tmp_path, monkeypatch):
+def test_the_output_of_a_job_is_a_plain_name_whatever_the_grid_is_called(tmp_path):
     """Snakemake takes braces for wildcards and cuts what it hands to a job at commas."""
     grid = toy_grid(tmp_path, name=["a,b", "{x}", "c d"])
     jobs = expand(grid.rename(tmp_path / "one, two {three}.yaml"))

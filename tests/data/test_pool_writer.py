@@ -117,11 +117,3 @@ def test_lines_that_are_no_sentences_are_left_out():
 def test_a_bad_answer_is_one_sentence(server, respond, words):
     with pytest.raises(DataError, match=words):
         ask(server(respond), "m", "hello", timeout=0.2)
-
-
-def test_addresses_that_are_none():
-    with pytest.raises(DataError, match="must begin with http"):
-        ask("file:///etc", "m", "hello")
-    with pytest.raises(DataError, match="gave no answer"):
-        ask("http://127.0.0.1:9/v1", "m", "hello", timeout=0.5)
-    assert command.main(["write-pool", "x.txt"]) == 2

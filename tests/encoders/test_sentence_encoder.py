@@ -106,11 +106,6 @@ def test_reads_the_pooling_of_a_sentence_transformers_folder(tiny_bert, tmp_path
     load(tiny_bert, pooling="mean").save(tmp_path / "saved")
     (tmp_path / "saved" / "sentence_encoder.json").unlink()
     assert load(tmp_path / "saved").pooling == "mean"
-    config = tmp_path / "saved/1_Pooling/config.json"
-    content = json.loads(config.read_text())
-    config.write_text(json.dumps(content | {"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}))
-    with pytest.raises(EncoderError, match="max_tokens"):
-        load(tmp_path / "saved")
 
 
 def test_saving_never_touches_a_folder_that_is_no_encoder(tiny_bert, tmp_path):
@@ -144,12 +139,9 @@ def test_unknown_backbone_is_one_sentence(source, words):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_weights_or_of_another_kind_is_refused(tiny_bert, tmp_path):
+def test_a_folder_without_weights_is_refused(tiny_bert, tmp_path):
     (tmp_path / "config.json").write_text((tiny_bert / "config.json").read_text())
     with pytest.raises(EncoderError, match="in that folder"):
-        load(tmp_path)
-    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    with pytest.raises(EncoderError, match="gpt2"):
         load(tmp_path)
 
 

@@ -72,7 +72,7 @@ DRAWN = {
         pd.DataFrame({"encoder": ["a"] * 4, "x": range(4), "y": range(4), "label": list("uuvv")}), title="t"
     ),
     "neighbours": lambda: figures.neighbours(NEAR, title="t"),
-    "few": lambda: figures.few_shot(pd.DataFrame({"sentences": [10, 10, 100], "seed": [0, 1, 0], "value": [1.0, 2, 3]}), untuned=1.5),
+    "few": lambda: figures.few_shot(pd.DataFrame({"sentences": [10, 10, 100], "seed": [0, 1, 0], "value": [1.0, 2, 3]})),
 }  # fmt: skip
 
 

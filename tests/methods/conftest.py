@@ -26,6 +26,30 @@ def inputs(batch, sentences):
     return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
 
 
+@pytest.fixture
+def killed(monkeypatch):
+    """Function (n) -> the steps that training takes from then on, each with a checkpoint; the n-th of them dies between the
+    optimiser's update and what the method does after a step."""
+    from lib import training
+
+    def at(n):
+        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
+        real, steps = training._step, []
+
+        def step(*args):
+            steps.append(args[-1])
+            values = real(*args)
+            if len(steps) == n:
+                raise KeyboardInterrupt
+            return values
+
+        monkeypatch.setattr(training, "_step", step)
+        return steps
+
+    return at
+
+
 @pytest.fixture(scope="session")
 def second(tiny_bert, tmp_path_factory):
     """Another encoder with the same tokenizer, MLM head included."""

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import runs
 from lib.checks import ConfigError, EncoderError
@@ -143,13 +142,10 @@ def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
 # -- what cannot be a teacher ---------------------------------------------------------------------------------
 
 
-def test_a_teacher_of_another_dimension_is_refused(tiny_bert, tmp_path):
-    config = AutoConfig.from_pretrained(tiny_bert)
-    config.hidden_size = 16
-    AutoModel.from_config(config).save_pretrained(tmp_path / "narrow")
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "narrow")
+def test_a_teacher_of_another_dimension_is_refused(tiny_bert, tmp_path, variant):
+    narrow = variant(tiny_bert, tmp_path / "narrow", hidden_size=16)
     with pytest.raises(ConfigError, match="have 16 dimensions, those of the backbone 32"):
-        build(tiny_bert, tmp_path / "narrow")
+        build(tiny_bert, narrow)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"teacher": ""}])

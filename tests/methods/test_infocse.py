@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from lib import runs, training
+from lib import runs
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
@@ -230,25 +230,15 @@ def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
     assert norms[1.0]["contrastive_gradient"] == pytest.approx(norms[2.0]["contrastive_gradient"], rel=1e-3)
 
 
-def test_a_killed_run_ends_with_the_same_numbers(bert, corpus_file, monkeypatch):
+def test_a_killed_run_ends_with_the_same_numbers(bert, corpus_file, monkeypatch, killed):
     config = configure(bert, corpus_file, swap_every=2, rtd_weight=0.1, eval_every=2, dev_task="demo")
     whole = runs.run(config)
     monkeypatch.setenv("CSE_RUNS", str(whole.folder.parents[1] / "again"))
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
-    real, calls = training._step, []
-
-    def dies(*arguments):
-        calls.append(1)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(training, "_step", dies)
+    steps = killed(4)
     with pytest.raises(KeyboardInterrupt):
         runs.run(config)
     resumed = runs.run(config)
-    assert len(calls) == 3 + 1 + 3
+    assert steps == [1, 2, 3, 4, 4, 5, 6]
     assert resumed.history.equals(whole.history) and resumed.metrics == whole.metrics
     for training_head in (False, True):
         first, second = (run.encoder(training_head=training_head).encode(["a dog runs"]) for run in (whole, resumed))
@@ -329,7 +319,7 @@ def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path,
             configure(bert, corpus_file, **wrong)
 
 
-def test_a_head_of_another_shape_is_refused(bert, tmp_path, corpus_file):
+def test_a_head_of_another_shape_is_refused(bert, corpus_file):
     stage_one = runs.run(
         configure(bert, corpus_file, method="mlm", condenser_weight=1.0, head="random", max_steps=1, late_layers=1)
     )

@@ -444,27 +444,12 @@ def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
     assert finished.metrics["best_step"] in (2, 4) and finished.history.dev.notna().sum() == 3
 
 
-class Killed(BaseException):
-    pass
-
-
-def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatch):
+def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatch, killed):
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "whole"))
     whole = runs.run(config)
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "killed"))
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
-    real, steps = training._step, []
-
-    def step(*args):
-        steps.append(args[-1])
-        values = real(*args)
-        if len(steps) == 5:
-            raise Killed  # after the update, before the coin's step
-        return values
-
-    monkeypatch.setattr(training, "_step", step)
-    with pytest.raises(Killed):
+    steps = killed(5)  # before the coin's step
+    with pytest.raises(KeyboardInterrupt):
         runs.run(config)
     resumed = runs.run(config)
     assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and resumed.id == whole.id and resumed.folder != whole.folder

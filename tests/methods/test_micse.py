@@ -249,10 +249,6 @@ def test_head_pairs_need_an_even_number_of_heads(tiny_bert):
 # -- training -------------------------------------------------------------------------------------------------
 
 
-class Killed(BaseException):
-    pass
-
-
 def train(folder, sentences, checkpoint=None):
     config = RunConfig(
         backbone=str(folder), batch_size=16, max_steps=8, learning_rate=1.0e-3, dev_task="none", method="micse",
@@ -265,22 +261,11 @@ def train(folder, sentences, checkpoint=None):
     return method, training.train(method, corpus, config, dev=None, checkpoint=checkpoint).history
 
 
-def test_killed_and_resumed_it_has_the_same_queue_and_copy(tiny_bert, sentences, tmp_path, monkeypatch):
+def test_killed_and_resumed_it_has_the_same_queue_and_copy(tiny_bert, sentences, tmp_path, killed):
     expected, whole = train(tiny_bert, sentences)
     assert len(expected.queue.negatives()) == 40 and set(whole) >= {"info_nce", "ami"}
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
-    real, steps = training._step, []
-
-    def step(*args):
-        steps.append(args[-1])
-        values = real(*args)
-        if len(steps) == 5:
-            raise Killed  # after the update, before the queue moves
-        return values
-
-    monkeypatch.setattr(training, "_step", step)
-    with pytest.raises(Killed):
+    steps = killed(5)  # before the queue moves
+    with pytest.raises(KeyboardInterrupt):
         train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
     torch.manual_seed(123)
     method, resumed = train(tiny_bert, sentences, tmp_path / "checkpoint.pt")

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers import AutoModelForMaskedLM
 
 from lib import runs
 from lib.checks import ConfigError
@@ -51,14 +51,8 @@ def by_hand(method, inputs, seed):
 
 
 @pytest.fixture(scope="module")
-def bert(tiny_bert, tmp_path_factory):
-    """tiny_bert with four layers and weights large enough for the losses to differ."""
-    folder = tmp_path_factory.mktemp("bert")
-    config = BertConfig.from_pretrained(tiny_bert, num_hidden_layers=4, initializer_range=0.2)
-    torch.manual_seed(1)
-    BertForMaskedLM(config).save_pretrained(folder)
-    SentenceEncoder.from_pretrained(tiny_bert).tokenizer.save_pretrained(folder)
-    return folder
+def bert(lively):
+    return lively("bert", num_hidden_layers=4)
 
 
 def test_both_losses_equal_the_unpacked_modules(bert, sentences, batch):
@@ -97,7 +91,7 @@ def test_without_the_weight_there_is_no_late_head(bert, sentences, batch):
     assert method.late is None and list(method(batch(method, sentences[:8]))) == ["mlm"]
 
 
-def test_one_matrix_for_words_and_decoder(bert, sentences):
+def test_one_matrix_for_words_and_decoder(bert):
     method = build(bert)
     words = method.encoder.backbone.get_input_embeddings().weight
     assert method.lm_head.predictions.decoder.weight is words
@@ -143,14 +137,8 @@ def test_the_last_step_is_kept_whatever_the_dev_scores(bert, tmp_path, sentences
     assert all(torch.equal(tensor, last[name]) for name, tensor in run.encoder().state_dict().items())
 
 
-def test_roberta_has_its_own_head(tiny_roberta, tmp_path, sentences):
-    from transformers import RobertaConfig, RobertaForMaskedLM
-
-    encoder = SentenceEncoder.from_pretrained(tiny_roberta)
-    torch.manual_seed(0)
-    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
-    encoder.tokenizer.save_pretrained(tmp_path / "roberta")
-    run = runs.run(config(tmp_path / "roberta", tmp_path, sentences, method_arguments={"condenser_weight": 1.0}))
+def test_roberta_has_its_own_head(lively, tmp_path, sentences):
+    run = runs.run(config(lively("roberta"), tmp_path, sentences, method_arguments={"condenser_weight": 1.0}))
     _, report = AutoModelForMaskedLM.from_pretrained(run.folder / "encoder", output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     assert run.history[["mlm", "condenser"]].notna().all(None)
@@ -270,27 +258,6 @@ def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, b
         continued = again.lm_head(again.encoder.backbone(ids, mask).last_hidden_state)
     assert torch.equal(loaded, expected) and torch.equal(continued, expected)
     assert (abs(again.encoder.encode(sentences[:5]) - method.encoder.encode(sentences[:5])) < 1e-6).all()
-
-
-def test_the_seed_decides_a_fresh_head(headless):
-    heads = []
-    for seed in (1, 1, 2):
-        encoder = SentenceEncoder.from_pretrained(headless)
-        torch.manual_seed(seed)
-        heads.append(states(MLM(encoder, MLM.Arguments(lm_head="fresh"))))
-    assert all(torch.equal(tensor, heads[1][name]) for name, tensor in heads[0].items())
-    differing = [name for name, tensor in heads[0].items() if not torch.equal(tensor, heads[2][name])]
-    assert len(differing) == 1 and differing[0].endswith("dense.weight")
-
-
-def test_fresh_ignores_a_saved_head(bert, tmp_path):
-    changed = shutil.copytree(bert, tmp_path / "changed")
-    change(changed / "model.safetensors", "cls.predictions.transform.dense.weight")
-    change(changed / "model.safetensors", "cls.predictions.bias")
-    first, second = (states(build(folder, lm_head="fresh")) for folder in (bert, changed))
-    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-    saved = states(build(bert))
-    assert not torch.equal(first["predictions.transform.dense.weight"], saved["predictions.transform.dense.weight"])
 
 
 def test_a_fresh_head_beside_the_backbones_own_pooler(tiny_bert, tmp_path, sentences, batch):

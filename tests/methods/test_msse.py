@@ -127,7 +127,7 @@ def test_which_sentence_is_rebuilt(bert, sentences, batch):
 
 
 @pytest.mark.parametrize("pooling", ["mask_prompt", "mean", "first_last_mean"])
-def test_the_dimensions_of_the_first_token_whatever_the_pooling(bert, sentences, batch, pooling):
+def test_the_dimensions_of_the_first_token_whatever_the_pooling(bert, sentences, pooling):
     whole, first = (build(bert, pooling=pooling, dimension_of=of) for of in ("embedding", "cls"))
     prompted = whole.encoder.tokenize(sentences[:16])
     length = max(map(len, prompted))

@@ -140,7 +140,7 @@ def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
             assert torch.equal(first, second) and first is not second and first.data_ptr() != second.data_ptr()
 
 
-def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, inputs, shake):
+def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shake):
     folder = perturbed(shake, tiny_bert, tmp_path / "second")
     method = build(tiny_bert, second_backbone=folder, dropout=0.2)
     rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
@@ -357,15 +357,6 @@ def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert,
         name(pooler_from=str(tiny_bert), second_backbone=str(tiny_bert)),
     ]
     assert len(set(different)) == len(different)
-
-
-def test_an_unknown_second_backbone_stops_before_training(tiny_bert, corpus_file, tmp_path):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="tncse",
-        method_arguments={"second_backbone": str(tmp_path / "nothing")},
-    )  # fmt: skip
-    with pytest.raises(EncoderError, match="neither an existing folder"):
-        runs.preflight(config)
 
 
 def test_twins_that_take_different_lengths_are_refused(tiny_bert, corpus_file, tmp_path, variant):

@@ -119,7 +119,7 @@ def test_the_command(config, tmp_path, capsys):
     assert "was cut or changed" in capsys.readouterr().err and not (tmp_path / "other").exists()
 
 
-def test_a_run_by_its_names(config, tmp_path):
+def test_a_run_by_its_names(config):
     run = runs.run(config)
     for name in (run.id, str(run.folder), str(run.folder / "encoder")):
         assert runs.find_run(name).folder == run.folder

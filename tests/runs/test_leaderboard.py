@@ -213,7 +213,7 @@ def test_a_step_is_measured_and_its_rows_can_be_published(tiny_bert, corpus_file
     assert list(rows) == leaderboard.COST_COLUMNS and set(rows.table) == {"batch 16, 16 tokens"} and len(rows) == 12
 
 
-def test_the_committed_rows_fit(monkeypatch):
+def test_the_committed_rows_fit():
     """Whatever is published: every method of the sources has a SimCSE beside it, and no seed stands twice."""
     found = leaderboard.rows("small")
     assert {"mini-bert", "minilm-stripped"} <= set(found.backbone) and (found.kind == "STS").any()

@@ -60,14 +60,6 @@ def test_the_name_follows_content_not_place(config, tmp_path, sentences):
     assert runs.prepare(config.replace(corpus=str(moved), profile="small")).id == name
     moved.write_text("\n".join(sentences[::-1]) + "\n")
     assert runs.prepare(config.replace(corpus=str(moved))).id != name
-    for change in (
-        {"seed": 1},
-        {"temperature": 0.1},
-        {"corpus_size": 100},
-        {"pooling": "mean"},
-        {"dropout": 0.2},
-    ):
-        assert runs.prepare(config.replace(**change)).id != name, change
 
 
 def test_a_damaged_run_folder_is_trained_again(config):
@@ -76,7 +68,7 @@ def test_a_damaged_run_folder_is_trained_again(config):
     assert runs.run(config).metrics == finished.metrics
 
 
-def test_two_processes_on_one_run_train_it_once(config, tmp_path):
+def test_two_processes_on_one_run_train_it_once(config):
     code = (
         "import sys\n"
         "from lib.config import RunConfig\n"

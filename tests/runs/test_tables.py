@@ -84,7 +84,7 @@ def plan(tiny_bert, corpus_file):
     return plan
 
 
-def test_score_gives_the_rows_of_every_run_and_floor(plan, tiny_bert):
+def test_score_gives_the_rows_of_every_run_and_floor(plan):
     done = plan.runs("rates")
     found = tables.score(plan, done, {"untuned": done.run[0]}, paper="p", table="T", note="n")
     assert found.drop_duplicates(["method", "seed"])[["method", "seed", "table"]].to_numpy().tolist() == [
@@ -154,7 +154,7 @@ def test_the_caption_names_the_floors(measured):
     )
 
 
-def test_every_encoder_is_measured_and_labelled(plan, tiny_bert):
+def test_every_encoder_is_measured_and_labelled(plan):
     done = plan.runs("rates").query("seed == 1")
     untuned = {"untuned": done.run.iloc[0].encoder()}
     found = tables.of_encoders(done, untuned, lambda encoder: pd.DataFrame({"value": [float(encoder.dimension)] * 2}))
