@@ -341,11 +341,15 @@ def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_
     def declared(*assignments):
         plan = plan_of(single(ROOT / "notebooks" / "4_msse.ipynb", assignments=list(assignments)))
         groups = {name: [run for run in plan if run.group == name] for name in ("main", "choice")}
-        return {name: {run.labels["method"]: run.config for run in runs} for name, runs in groups.items()}
+        return {name: {run.labels["method"]: run.config for run in runs} for name, runs in groups.items()} | {
+            "seeds": {(run.labels["method"], run.config.seed) for run in groups["main"]}
+        }
 
     same = declared("chosen_reduce=dim", "simcse_chosen_temperature=0.05")
     assert not any("wider" in name for name in same["main"])
-    found = declared("choice_temperatures=[0.1]", "chosen_temperature=0.1", "chosen_learning_rate=2.0e-4")
+    chosen = ["chosen_temperature=0.1", "chosen_learning_rate=2.0e-4", "chosen_seeds=[42, 50]"]
+    found = declared("choice_temperatures=[0.1]", *chosen)
+    assert {name for name, seed in found["seeds"] if seed == 50} == {"SimCSE, wider choice", "MSSE, wider choice"}
     wider, trials = found["main"]["MSSE, wider choice"], found["choice"]
     arguments = wider.method_arguments
     assert (arguments["dimension_reduce"], arguments["temperature"], wider.learning_rate) == ("dim2", 0.1, 2e-4)
