@@ -89,8 +89,8 @@ def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
         other: the sentence whose vector is given in the place of the right one.
 
     Returns:
-        One row per piece: `hidden`; with each of the two vectors the probability (%) of the right piece and the
-        likeliest one.
+        One row per piece, none for an empty sentence: `hidden`; with each of the two vectors the probability (%) of the
+        right piece and the likeliest one.
     """
     method.eval()
     encoder, auxiliary, masking = method.encoder, method.auxiliary, method.token_masking
@@ -102,6 +102,8 @@ def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
 
     ids = torch.tensor(encoder.tokenize([sentence], 128), device=encoder.device)[0]
     places = (~masking.special[ids]).nonzero().squeeze(1)
+    if not len(places):
+        return pd.DataFrame({"hidden": []})
     rows = ids.repeat(len(places), 1)
     hidden = torch.zeros_like(rows, dtype=torch.bool).scatter(1, places.unsqueeze(1), True)
     masked, labels = rows.masked_fill(hidden, masking.mask_id), rows.masked_fill(~hidden, IGNORED)

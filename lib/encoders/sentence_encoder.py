@@ -270,8 +270,8 @@ class SentenceEncoder(nn.Module):
         distinct = list(row_of)
         vectors = np.zeros((len(distinct), self.dimension), dtype=np.float32)
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
-        for start in range(0, len(distinct), 20_000):
-            ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 20_000])]
+        for start in range(0, len(distinct), 1_000):
+            ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
             for batch in token_batches(np.array([len(x) for x in ids], dtype=np.int64), batch_tokens):

@@ -104,5 +104,6 @@ def test_guesses_one_by_one(method):
         probabilities = method.auxiliary(h, text).softmax(-1)[0]
         assert row[1] == pytest.approx(100 * float(probabilities[text.labels[0]].detach()), rel=1e-3)
         assert row[2] == tokenizer.convert_ids_to_tokens(int(probabilities.argmax()))
+    assert guesses(method, "", other).empty
     same = guesses(method, sentence, sentence)
     assert np.allclose(same.iloc[:, 1], same.iloc[:, 3]) and not np.allclose(frame.iloc[:, 1], frame.iloc[:, 3])
