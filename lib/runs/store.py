@@ -151,7 +151,7 @@ def read_rows(path: Path) -> pd.DataFrame:
         DataError: the file holds no such rows.
     """
     try:
-        rows = pd.read_csv(path)
+        rows = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]})  # an empty label is no number
         if rows.empty or not {*RESULT_COLUMNS} <= {*rows}:
             raise ValueError(f"it has the columns {', '.join(map(str, rows))}")
     except (ValueError, pd.errors.ParserError) as error:  # pandas' and those of the encoding among them
@@ -212,6 +212,8 @@ def publish(frame: pd.DataFrame, profile: str, name: str, note: str) -> Path:
     path = _published_file(profile, name)
     beside = path.with_suffix(".provenance.json")
     frame = frame.assign(value=frame.value.astype(float).round(2)).astype({"seed": str, "run_id": str})
+    if len(unlabelled := [name for name in RESULT_COLUMNS if name != "value" and is_float_dtype(frame.get(name))]):
+        raise DataError(f"{path.name}: {unlabelled[0]} is missing, or a number, in every row; nothing was published.")
     same = [column for column in frame if column != "run_id" and not is_float_dtype(frame[column])]
     frame = frame.drop_duplicates()
     if len(twice := frame[frame.duplicated(same)]):

@@ -18,7 +18,7 @@ from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, headline
-from lib.runs import running
+from lib.runs import running, store
 from lib.runs.prepare import warn_if_slow
 
 
@@ -174,6 +174,26 @@ def test_a_text_that_reads_like_a_number_is_the_same_row_again(config, tmp_path,
         runs.publish(rows, "demo", "x", "A note.")
     again = runs.published("demo", "x", columns=list(rows))
     assert again[["weight", "step", "value"]].to_numpy().tolist() == [[1, 8, 2.0]]
+
+
+def test_rows_without_an_aggregation_cost_no_others(config, tmp_path, monkeypatch):
+    """The cosine of a pair has none; read back as a number it would make rows of several aggregations one."""
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    three = [
+        published_rows(config, "a", value, "").assign(aggregation=name)
+        for value, name in enumerate(("all", "mean", "wmean"))
+    ]
+    runs.publish(pd.concat(three), "demo", "x", "First.")
+    pair = published_rows(config, "pair", 5.0, "").assign(aggregation="")
+    pair.to_csv(tmp_path / "kept.csv", index=False)
+    runs.publish(store.read_rows(tmp_path / "kept.csv").fillna({"run_id": ""}), "demo", "x", "Second.")
+    assert runs.published("demo", "x").aggregation.tolist() == ["all", "mean", "wmean", ""]
+    with pytest.raises(
+        DataError, match="x.csv: aggregation is missing, or a number, in every row; nothing was publish"
+    ):
+        runs.publish(pair.assign(aggregation=float("nan")), "demo", "x", "Third.")
+    pair.assign(value=float("nan")).to_csv(tmp_path / "kept.csv", index=False)
+    assert store.read_rows(tmp_path / "kept.csv").value.isna().all()
 
 
 def test_nothing_is_published_of_a_run_that_is_not_there(config, tmp_path, monkeypatch):
