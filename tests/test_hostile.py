@@ -551,6 +551,8 @@ def test_tables_of_labels_and_captions_that_tell_nothing_apart(tmp_path):
     (tmp_path / "w.csv").write_text("word,count\n\nthe,3\n,1\n")
     with pytest.raises(DataError, match="expected a table word,count"):
         exemplars.load_words(str(tmp_path / "w.csv"))
+    with pytest.raises(DataError, match="'XX' is not a transfer task"):
+        load_transfer(tmp_path, "XX")
     with pytest.raises(DataError, match="does not exist|Not a directory"):
         (tmp_path / "senteval").write_text("a file")
         load_transfer(tmp_path, "MR")

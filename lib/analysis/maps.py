@@ -64,7 +64,7 @@ def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: st
     k, parts = len(set(task.labels)), []
     for name, x in vectors.items():
         scores, points = cluster_scores(x, task.labels, clusters=k), layout(x, kind)
-        columns = {"encoder": name, "text": task.texts, "label": task.labels, "cluster": k_means(x, k).assignment}
+        columns = {"encoder": name, "text": task.texts, "label": task.labels, "cluster": k_means(x, k)}
         columns |= {"x": points[:, 0], "y": points[:, 1], "trust": trust(x, points)}
         parts.append(pd.DataFrame(columns | {"v_measure": scores.query("metric == 'v_measure'").value.mean()}))
     return pd.concat(parts)

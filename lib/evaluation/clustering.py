@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -20,13 +19,6 @@ SILHOUETTE_SAMPLE = 5_000  # texts among which silhouettes are taken: their cost
 STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """What one K-Means found: assignment [n], whole numbers."""
-
-    assignment: np.ndarray
-
-
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
     """Rows of length 1, float32 [n, D]; a row that is zero or not finite becomes zero."""
     rows = np.array(vectors, dtype=np.float32)
@@ -35,8 +27,8 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
     return rows / np.where(lengths == 0, 1, lengths)
 
 
-def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> Clusters:
-    """One K-Means of the vectors at length 1, as cosines compare them. vectors: [n, D].
+def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> np.ndarray:
+    """The cluster of every text, whole numbers [n]: one K-Means of the vectors [n, D] at length 1, as cosines compare.
 
     Raises:
         ValueError: fewer texts than clusters, or fewer than two clusters.
@@ -44,7 +36,7 @@ def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> Clusters:
     if not 2 <= clusters <= len(vectors):
         raise ValueError(f"{len(vectors)} texts cannot be put into {clusters} clusters: ask for 2 to {len(vectors)}.")
     with threadpool_limits(1):  # the order of sums would show in the last digits, and so in a cluster
-        return Clusters(KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors)).labels_)
+        return KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors)).labels_
 
 
 def cluster_scores(
@@ -66,7 +58,7 @@ def cluster_scores(
         raise ValueError(f"{len(labels)} labels for {len(vectors)} texts.")
     rows, unit = [], unit_rows(vectors)
     for seed in seeds:
-        found = k_means(vectors, clusters, seed=seed).assignment
+        found = k_means(vectors, clusters, seed=seed)
         values = {name: score(labels, found) for name, score in AGREEMENTS.items()}
         sample = {"sample_size": min(len(vectors), SILHOUETTE_SAMPLE), "random_state": seed}
         is_defined = 2 <= len(set(found.tolist())) < len(vectors)

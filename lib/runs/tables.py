@@ -173,7 +173,7 @@ def collected_scores() -> pd.DataFrame:
         if paper in MAIN:  # others have few sentences with as many steps, or another budget
             rows = rows[rows.table.str.startswith(MAIN[paper])]
         size = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+ sentences)")[0]
-        choice = rows.table.fillna("").str.extract(f"({WIDER_CHOICE})$")[0].fillna("")
+        choice = np.where(rows.table.astype(str).str.endswith(WIDER_CHOICE), WIDER_CHOICE, "")
         rows = rows.assign(
             group=(TITLES[paper] + ", " + size).fillna(TITLES[paper]) + choice,
             method=rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True),

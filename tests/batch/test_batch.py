@@ -137,6 +137,7 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
     assert "no cell tagged 'parameters'" in refused(None)
     injected = v4.new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
     assert "executed copy" in refused("a: int = 1", injected)
+    assert "n.ipynb: a must be int, not 'x'" in refused("a: int = 'x'")
     assert "there is no such notebook" in refusal(capsys, "run", "nowhere.ipynb")
     (tmp_path / "text.ipynb").write_text("not json")
     assert "is not a Jupyter notebook" in refusal(capsys, "run", "text.ipynb")
@@ -150,6 +151,7 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
         "b = 1",
         "b: Path = 'data'",
         "b: int | None = None",
+        "b: int[str] = 1",
         "b: str = 'x'  # an = that papermill stumbles over",
         "from os import path as b; c = 1",
     ],
@@ -355,6 +357,23 @@ def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_
     assert (arguments["dimension_reduce"], arguments["temperature"], wider.learning_rate) == ("dim2", 0.1, 2e-4)
     assert {"MSSE, rate 0.0001", "MSSE, dim2, rate 0.0001", "MSSE, dim2, 0.1, rate 0.0001"} < set(trials)
     assert trials["SimCSE, 0.1, rate 0.0003"].method_arguments["temperature"] == 0.1
+
+
+@pytest.mark.notebook
+def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: ROOT)
+    values = ["plain_temperature=0.1", "choice_temperatures=[0.2]", "choice_size=128", "ablation_size=64", "around=[]"]
+    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
+    trials = {run.labels["method"]: run.config for run in plan if run.group == "choice"}
+    both = [
+        f"{name}{value}, 128 sentences, rate 0.0003"
+        for name in ("SimCSE", "SimCSE + 3R")
+        for value in ("", ", 0.1", ", 0.2")
+    ]
+    assert set(both) < set(trials) and {config.corpus_size for config in trials.values()} == {128}
+    assert trials["SimCSE, 0.2, 128 sentences, rate 0.0003"].method_arguments["temperature"] == 0.2
+    main = {run.labels["method"]: run.config.method_arguments["temperature"] for run in plan if run.group == "main"}
+    assert main["SimCSE"] == main["SimCSE + 3R, SimCSE's rate"] == 0.1 and main["SimCSE + 3R"] == 0.05
 
 
 @pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])

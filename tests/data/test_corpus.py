@@ -91,6 +91,7 @@ def test_a_sample_keeps_rows_and_roles_together():
         ("a.csv", b"sent0,sent1\n\na,b\n\n\nc\n", "line 6: 1 columns"),
         ("a.csv", b"id,label\n1,0\n2,1\n", "all 2 rows of 'id' are numbers"),
         ("a.tsv", b"text\tscore\nx\t-0.5\ny\t3\n", "all 2 rows of 'score' are numbers"),
+        ("a.csv", b"sent0,sent1\ra,b\rc,d\r", "carriage returns alone"),
         ("a.txt", "One.\nTwo.\n".encode("utf-16-le"), "line 1: a NUL character"),
         ("a.txt", "\u200b\n\u200d \ufeff\n".encode(), "no sentence"),
         ("a.txt", b"the same\n" * 1000, "all 1,000 rows of 'sentences' are the same, 'the same'"),

@@ -260,6 +260,16 @@ def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, b
     assert (abs(again.encoder.encode(sentences[:5]) - method.encoder.encode(sentences[:5])) < 1e-6).all()
 
 
+def test_fresh_ignores_a_saved_head(bert, tmp_path):
+    changed = shutil.copytree(bert, tmp_path / "changed")
+    change(changed / "model.safetensors", "cls.predictions.transform.dense.weight")
+    change(changed / "model.safetensors", "cls.predictions.bias")
+    first, second = (states(build(folder, lm_head="fresh")) for folder in (bert, changed))
+    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
+    saved = states(build(bert))
+    assert not torch.equal(first["predictions.transform.dense.weight"], saved["predictions.transform.dense.weight"])
+
+
 def test_a_fresh_head_beside_the_backbones_own_pooler(tiny_bert, tmp_path, sentences, batch):
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="pooler")
     method = MLM(encoder, MLM.Arguments(lm_head="fresh")).train()

@@ -58,6 +58,8 @@ def test_the_name_follows_content_not_place(config, tmp_path, sentences):
     moved = tmp_path / "elsewhere.txt"
     moved.write_text("\n".join(sentences) + "\n")
     assert runs.prepare(config.replace(corpus=str(moved), profile="small")).id == name
+    for change in ({"seed": 1}, {"temperature": 0.1}, {"corpus_size": 100}, {"pooling": "mean"}, {"dropout": 0.2}):
+        assert runs.prepare(config.replace(**change)).id != name, change
     moved.write_text("\n".join(sentences[::-1]) + "\n")
     assert runs.prepare(config.replace(corpus=str(moved))).id != name
 

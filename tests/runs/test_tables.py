@@ -111,11 +111,14 @@ def test_other_tasks_stand_in_rows_with_the_average_of_the_seven_transfer_tasks(
     parts = [rows("A", "1", 0.0, tasks=[task], **about).assign(value=10.0 + i) for i, task in enumerate(transfer)]
     parts += [rows("A", "1", 0.0, tasks=["ACC"], table="U", **about).assign(value=70.0)]
     parts += [rows("A", "1", 0.0, tasks=["ACC"], table="U", split="dev", **about).assign(value=1.0)]
+    pair = {"tasks": ["pair"], "table": "V", "aggregation": ""}
+    shown = {"cosine": 80.0, "gold": 56.0}.items()
+    parts += [rows("A", "1", 0.0, metric=metric, **pair).assign(value=value) for metric, value in shown]
     monkeypatch.setattr(runs.store, "published", lambda profile, name: pd.concat(parts))
     nothing = pd.DataFrame(columns=ROW_COLUMNS)
-    table = tables.beyond_sts(nothing, paper="p", tables="T|U").data
-    assert table.index.get_level_values("task").tolist() == [*transfer, "Avg.", "ACC"]
-    assert table.iloc[:, 0].tolist() == [10, 11, 12, 13, 14, 15, 16, 13, 70]
+    table = tables.beyond_sts(nothing, paper="p", tables="T|U|V").data
+    assert table.index.get_level_values("task").tolist() == [*transfer, "Avg.", "ACC", "pair", "pair"]
+    assert table.iloc[:, 0].tolist() == [10, 11, 12, 13, 14, 15, 16, 13, 70, 80, 56]
     monkeypatch.setattr(runs.store, "published", lambda profile, name: nothing)
     assert "not measured in small" in tables.beyond_sts(nothing, paper="p", tables="T").caption
 
