@@ -29,7 +29,7 @@ SCORE = "Spearman x 100 (higher is better)"
 
 
 def colour(method: str, other: str = "0.45") -> str:
-    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, SimCSE's rate"); `other` (grey) for
+    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, SimCSE's settings"); `other` (grey) for
     names that are no method."""
     method = method.split("\n")[0]  # what stands below is no part of the name
     name = method.split(",")[0].split(" (")[0]

@@ -41,13 +41,13 @@ STAGES = {
     "TNCSE": [*TWO_STAGES, "TNCSE"],
     "JTCSE": [*TWO_STAGES, "JTCSE"],
     "JTCSE D": [*TWO_STAGES, "JTCSE", "JTCSE D"],
-    "SimCSE + 3R, SimCSE's rate": ["SimCSE + 3R"],
+    "SimCSE + 3R, SimCSE's settings": ["SimCSE + 3R"],
     "MSSE w/o DCM and ICM": ["SimCSE"],
 }
 TWINS = ("sum of stage 1", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
 COST_COLUMNS = ["table", "backbone", "method", "quantity", "value", "seed", "run_id"]
 # what rows call a method -> its name here
-NAMES = {"simcse": "SimCSE", "simcse + 3R": "SimCSE + 3R, SimCSE's rate", "informin_cl": "InforMin-CL", "sscl": "SSCL"}
+NAMES = {"informin_cl": "InforMin-CL", "sscl": "SSCL"}
 # kind of evaluation -> its tasks (none: all) and the rows that count
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "STS": (tuple(STS_TASKS), "metric == 'spearman' and split == 'test' and aggregation == 'all'"),
@@ -366,14 +366,15 @@ def geometry(profile: str) -> pd.DataFrame:
     methods of SOURCES.
 
     Returns:
-        backbone, data, method, file (the paper), seed, alignment, uniformity: of all files <paper>_geometry of a profile;
-        encoder, method and data, with the paper where several measured it.
+        backbone, data (with the choice of settings where it was wider), method, file (the paper), seed, alignment,
+        uniformity: of all files <paper>_geometry of a profile; encoder, method and data, with the paper where several
+        measured it.
     """
     keys, frames = ["backbone", "data", "method", "file", "seed"], []
     for path in sorted((paths.root() / "results" / profile).glob("*_geometry.csv")):
-        known = pd.read_csv(path, keep_default_na=False, dtype={"seed": str}).rename(columns={"table": "data"})
+        known = by_choice(pd.read_csv(path, keep_default_na=False, dtype={"seed": str}))
         file = path.stem.removesuffix("_geometry")
-        known = known.assign(file=file, value=known.value / 100)
+        known = known.rename(columns={"table": "data"}).assign(file=file, value=known.value / 100)
         last = known[known.step == known.groupby(keys).step.transform("max")]
         last = last[last.method.isin(["SimCSE", *SOURCES.get(file, [])])]
         frames += [known[known.step == 0].assign(method="untuned", data="", file="", seed=""), last]
@@ -383,7 +384,7 @@ def geometry(profile: str) -> pd.DataFrame:
     both = both.pivot(index=keys, columns="quantity", values="value").reset_index().rename_axis(columns=None)
     several = both.groupby(keys[:3]).file.transform("nunique") > 1
     name = both.method.where(~several, both.method + " (" + both.file + ")")
-    return both.assign(encoder=(name + ", " + both.data.str.removesuffix(" sentences")).str.removesuffix(", "))
+    return both.assign(encoder=(name + ", " + both.data.str.replace(" sentences", "")).str.removesuffix(", "))
 
 
 def coverage(found: pd.DataFrame) -> pd.DataFrame:

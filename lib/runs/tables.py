@@ -32,7 +32,7 @@ METHODS = {
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
     "msse": ["MSSE w/o DCM and ICM", "MSSE"],  # the first: contrast without the layer that SimCSE trains with
     "jtcse": ["TNCSE", "JTCSE"],
-    "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's rate"],
+    "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
 TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
 

@@ -373,7 +373,7 @@ def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
     assert set(both) < set(trials) and {config.corpus_size for config in trials.values()} == {128}
     assert trials["SimCSE, 0.2, 128 sentences, rate 0.0003"].method_arguments["temperature"] == 0.2
     main = {run.labels["method"]: run.config.method_arguments["temperature"] for run in plan if run.group == "main"}
-    assert main["SimCSE"] == main["SimCSE + 3R, SimCSE's rate"] == 0.1 and main["SimCSE + 3R"] == 0.05
+    assert main["SimCSE"] == main["SimCSE + 3R, SimCSE's settings"] == 0.1 and main["SimCSE + 3R"] == 0.05
 
 
 @pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])

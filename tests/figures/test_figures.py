@@ -383,6 +383,6 @@ def test_an_encoder_stands_on_the_plane_at_the_mean_of_its_seeds():
 
 
 def test_a_variant_has_the_colour_of_its_method():
-    same = ["SimCSE + 3R", "SimCSE + 3R, SimCSE's rate", "SimCSE + 3R (three_r, Table 2)"]
+    same = ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings", "SimCSE + 3R (three_r, Table 2)"]
     assert len({figures.colour(name) for name in same}) == 1 and figures.colour(same[1]) != figures.colour("SimCSE")
     assert figures.colour("SimCSE (micse, Table 3)") == figures.colour("SimCSE")

@@ -161,6 +161,12 @@ def test_where_encoders_lie_after_training_and_before(published):
     one = leaderboard.geometry("small").set_index("encoder")
     assert one.loc["SimCSE, 10,000", ["alignment", "uniformity"]].tolist() == [0.3, -3.0]
     assert one.loc["untuned", ["alignment", "uniformity"]].tolist() == [0.07, -0.6]
+    frame.replace("SimCSE", "SimCSE, wider choice").to_csv(published / "three_r_geometry.csv", index=False)
+    assert set(leaderboard.geometry("small").encoder) == {
+        "untuned",
+        "SimCSE, 10,000",
+        "SimCSE, 10,000, wider choice",
+    }
     frame.to_csv(published / "three_r_geometry.csv", index=False)
     assert set(leaderboard.geometry("small").encoder) == {
         "untuned",
