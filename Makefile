@@ -38,7 +38,8 @@ reproduce: setup
 # one process per core, one thread in each; a run store of their own, since other threads give other last digits
 test: export OMP_NUM_THREADS = 1
 test: setup lint
-	$(BIN)/python -m pytest -n auto tests
+	$(BIN)/python -m pytest -n auto -m "not notebook and not process" tests
+	$(BIN)/python -m pytest -n auto -m "notebook or process" tests
 	CSE_RUNS="$(CURDIR)/.cache/runs" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
 		--nbval-cell-timeout 600 --nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
 

@@ -139,6 +139,7 @@ def test_a_kill_while_the_output_gets_its_name_loses_nothing(encoder, corpus_fil
     assert target.read_bytes() == (tmp_path / f"whole{suffix}").read_bytes()
 
 
+@pytest.mark.process
 def test_a_real_kill(tiny_bert, encoder, corpus_file, tmp_path, monkeypatch, capsys):
     """SIGKILL after some blocks; the second start computes only the rest."""
     monkeypatch.setattr(encode, "BLOCK", 16)

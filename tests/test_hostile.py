@@ -1187,6 +1187,7 @@ print(json.dumps([0, "left", sorted(path.name for path in tmp.rglob("*") if path
 """
 
 
+@pytest.mark.process
 def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finished_run, corpus_file):
     folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
     (tmp_path / "written").mkdir()

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(python|diff)\n# (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -23,6 +25,7 @@ def added_to(text, block):
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.process
 def test_the_walk_adds_a_method_that_keeps_the_contract_and_trains(tmp_path):
     for folder in ("lib", "tests", "params", "notebooks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -26,6 +26,7 @@ def test_data_dir_rule(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not (paths.root() / ".git").exists(), reason="not a checkout of the repository")
+@pytest.mark.process
 def test_what_a_run_writes_by_default_leaves_the_checkout_clean(monkeypatch):
     for variable in ("CSE_RUNS", "CSE_CACHE", "CSE_FIGURES"):
         monkeypatch.delenv(variable)

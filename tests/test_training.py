@@ -233,6 +233,7 @@ def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sen
     pd.testing.assert_frame_equal(history.drop(columns="after_step"), expected)
 
 
+@pytest.mark.process
 def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
     histories = []
     for _ in range(2):
@@ -302,6 +303,7 @@ print(run.folder)
 """
 
 
+@pytest.mark.process
 def test_killed_in_the_middle_of_a_step_it_resumes_to_the_same_numbers(tiny_bert, corpus_file, tmp_path):
     """With a late head, which has weights and random choices of its own; other methods: in one process, in their tests."""
     options = {
@@ -369,6 +371,7 @@ def two_processes():
     return [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
 
 
+@pytest.mark.process
 def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, variant):
     second = variant(
         tiny_bert, tmp_path / "second"
@@ -431,6 +434,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
             torch.testing.assert_close(two["gradients"][name], gradient, rtol=1e-3, atol=noise, msg=f"{case}: {name}")
 
 
+@pytest.mark.process
 def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_path):
     """What `accelerate launch -m lib.runs` does: locks, dev evaluation on one process, one finished folder."""
     parameters = tmp_path / "p.yaml"

@@ -227,6 +227,7 @@ def test_models_of_the_hub_are_known_by_their_commit(models, marians, sentences,
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+@pytest.mark.process
 def test_code_beside_a_model_never_runs(marians, tmp_path, file):
     import os
     import shutil

@@ -166,6 +166,7 @@ if dist.get_rank() == 0:
 """
 
 
+@pytest.mark.process
 def test_an_identity_changes_no_bit_with_two_processes(tiny_bert, second, sentences, tmp_path):
     from tests.test_training import two_processes
 

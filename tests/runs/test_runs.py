@@ -70,6 +70,7 @@ def test_a_damaged_run_folder_is_trained_again(config):
     assert runs.run(config).metrics == finished.metrics
 
 
+@pytest.mark.process
 def test_two_processes_on_one_run_train_it_once(config):
     code = (
         "import sys\n"
