@@ -186,7 +186,12 @@ def _alone(output: _Output) -> Iterator[None]:
 
 
 def encode_file(
-    texts: Path, target: Path, encoder: Encoder, *, batch_tokens: int = 4096, counted: tuple[int, str] | None = None
+    texts: Path,
+    target: Path,
+    encoder: Encoder,
+    *,
+    batch_tokens: int | None = None,
+    counted: tuple[int, str] | None = None,
 ) -> int:
     """Write the vectors of a text file to `target`; how many rows were computed now.
 
@@ -220,7 +225,9 @@ def encode_file(
         return lines - done
 
 
-def _encode_rest(texts: Path, output: _Output, encoder: Encoder, done: int, lines: int, batch_tokens: int) -> None:
+def _encode_rest(
+    texts: Path, output: _Output, encoder: Encoder, done: int, lines: int, batch_tokens: int | None
+) -> None:
     start, members = time.monotonic(), len(ensemble.parts(encoder))
     bar = progress(total=lines, label="encode", initial=done)
     for first, block in _blocks(texts, done):
@@ -248,7 +255,9 @@ def _parser() -> argparse.ArgumentParser:
         "--pooling", choices=POOLINGS, help="default: the one that the encoder was saved with, else cls"
     )
     parser.add_argument("--max-length", type=int, help="tokens; longer texts are cut; default: the encoder's")
-    parser.add_argument("--batch-tokens", type=int, default=4096, help="tokens of a batch, padding included")
+    parser.add_argument(
+        "--batch-tokens", type=int, help="tokens of a batch, padding included; default: 1024 on a CPU, else 4096"
+    )
     return parser
 
 
@@ -262,7 +271,8 @@ def _run(args: argparse.Namespace) -> int:
         raise DataError(f"{target.parent} is no folder: make it first, or choose another place for {target.name}.")
     if not os.access(target.parent, os.W_OK):
         raise DataError(f"{target.parent} cannot be written: choose another place for {target.name}.")
-    check_range("--batch-tokens", args.batch_tokens, 1)
+    if args.batch_tokens is not None:
+        check_range("--batch-tokens", args.batch_tokens, 1)
     if args.max_length is not None:
         check_range("--max-length", args.max_length, 3)  # the special tokens, and one of the text
     _Output(target).present()
