@@ -278,7 +278,7 @@ def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str =
         ax.plot(part[x], part.value, color=colour(method, look["color"]), label=method)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title, xticks=sorted(frame[x].unique()))
     widen(ax)
-    ax.legend()
+    ax.legend(**OUTSIDE if frame.method.nunique() > 5 else {})  # many names would hide the lines
     return fig
 
 
