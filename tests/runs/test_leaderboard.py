@@ -220,13 +220,14 @@ def test_a_step_is_measured_and_its_rows_can_be_published(tiny_bert, corpus_file
 
 
 def test_the_committed_rows_fit():
-    """Whatever is published: every method of the sources has a SimCSE beside it, and no seed stands twice."""
+    """Whatever is published: every method of the sources has a SimCSE beside it, but for those that were only trained to
+    put 3R around them, and no seed stands twice."""
     found = leaderboard.rows("small")
     assert {"mini-bert", "minilm-stripped"} <= set(found.backbone) and (found.kind == "STS").any()
     averaged = leaderboard.averages(leaderboard.differences(found, "STS"), complete=7)
     assert not averaged.duplicated([*leaderboard.CONDITIONS, "method", "seed"]).any()
     assert not averaged.duplicated(["backbone", "data", "label", "seed"]).any()
     paired = averaged[averaged.gain.notna()]
-    assert set(averaged.method) - {"SimCSE"} <= set(paired.method)
+    assert set(averaged.method) - {"SimCSE", "InforMin-CL", "SSCL"} <= set(paired.method)
     answer = leaderboard.advice(found, COSTS, BUDGETS, tables.floors())
     assert answer.score.notna().all() and (answer["take"] != "").all()
