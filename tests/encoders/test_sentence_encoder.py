@@ -65,6 +65,9 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     encoder.register_forward_pre_hook(lambda module, args: calls.append(args[0].shape))
     encoder.encode(texts, batch_tokens=64)
     assert sum(rows for rows, _ in calls) == 30 and all(rows * length <= 64 for rows, length in calls)
+    calls.clear()
+    encoder.to("cpu").encode(sentences)
+    assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
 
 
 def test_encode_reports_the_share_of_each_batch(tiny_bert, sentences):
