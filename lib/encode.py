@@ -255,9 +255,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pooling", choices=POOLINGS, help="default: the one that the encoder was saved with, else cls"
     )
     parser.add_argument("--max-length", type=int, help="tokens; longer texts are cut; default: the encoder's")
-    parser.add_argument(
-        "--batch-tokens", type=int, help="tokens of a batch, padding included; default: 1024 on a CPU, else 4096"
-    )
+    parser.add_argument("--batch-tokens", type=int, help="tokens of a batch, with padding; default: by device")
     return parser
 
 

@@ -23,7 +23,7 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
-from lib.runs.tables import METHODS, by_choice
+from lib.runs.tables import METHODS, SPELT, by_choice
 
 # file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS: controls, parts, other names
 FURTHER = {
@@ -46,8 +46,6 @@ STAGES = {
 }
 TWINS = ("sum of stage 1", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
 COST_COLUMNS = ["table", "backbone", "method", "quantity", "value", "seed", "run_id"]
-# what rows call a method -> its name here
-NAMES = {"informin_cl": "InforMin-CL", "sscl": "SSCL"}
 # kind of evaluation -> its tasks (none: all) and the rows that count
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "STS": (tuple(STS_TASKS), "metric == 'spearman' and split == 'test' and aggregation == 'all'"),
@@ -80,7 +78,7 @@ def rows(profile: str) -> pd.DataFrame:
     frames = []
     for file, methods in SOURCES.items():
         known, trained = by_choice(store.published(profile, file)), _trained(profile, file)
-        plain = known.method.str.replace(rf", {SIZE}", "", regex=True).replace(NAMES)
+        plain = known.method.str.replace(rf", {SIZE}", "", regex=True).replace(SPELT)
         runs = [trained.get(run_id, {}) for run_id in known.run_id]
         data = [
             _data(table, run) + READ_BY_MEAN * name.endswith(", mean")

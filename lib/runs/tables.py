@@ -11,6 +11,7 @@ from pandas.io.formats.style import Styler
 
 from lib.analysis.geometry import dimension_agreement
 from lib.analysis.papers import gain_table
+from lib.analysis.papers import gains as paired_gains
 from lib.data import STSTask
 from lib.data.labelled import LabelledTexts
 from lib.data.sts import STS_TASKS
@@ -34,6 +35,9 @@ METHODS = {
     "jtcse": ["TNCSE", "JTCSE"],
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
+# what rows call a method that 3R is put around -> its name in tables and figures
+SPELT = {"supervised": "SimCSE, supervised", "informin_cl": "InforMin-CL", "sscl": "SSCL", "micse": "miCSE"}
+SPELT |= {"infocse": "InfoCSE", "msse": "MSSE", "jtcse": "JTCSE"}
 TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
 
 
@@ -230,6 +234,25 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",), wit
         known = floors()[lambda rows: rows.backbone.isin(shown.backbone)].itertuples()
         caption += "; floors: " + ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known)
     return _styled(table, DECIMALS, caption)
+
+
+def gain_intervals(rows: pd.DataFrame, *, over: str, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The gains over a method that profile small published, for `figures.intervals`.
+
+    Args:
+        rows: result rows of `over` and of one other method; `headlines` of them count. name: the column that tells apart
+            what the two were compared on.
+
+    Returns:
+        group (the backbone), method (of the column `name`), value, low and high; group, method and value of single seeds.
+    """
+    shown, by, of = headlines(rows).query("profile == 'small'"), ["backbone", name], {"over": over, "value": "value"}
+    means = gain_table(shown, by=[*by, "method"], **of).reset_index()
+    means = means.assign(value=means.gain).rename(columns={"95 % low": "low", "95 % high": "high"})
+    seeds = shown.assign(value=paired_gains(shown, paired=[*by, "seed"], **of))
+    drawn = [frame[frame.method != over] for frame in (means, seeds)]
+    means, seeds = (frame.assign(group=frame.backbone, method=frame[name]) for frame in drawn)
+    return means[["group", "method", "value", "low", "high", "seeds"]], seeds[["group", "method", "seed", "value"]]
 
 
 def by_task(rows: pd.DataFrame, above: Mapping[str, pd.DataFrame], *, caption: str) -> Styler:

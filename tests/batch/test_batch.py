@@ -374,6 +374,10 @@ def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
     assert trials["SimCSE, 0.2, 128 sentences, rate 0.0003"].method_arguments["temperature"] == 0.2
     main = {run.labels["method"]: run.config.method_arguments["temperature"] for run in plan if run.group == "main"}
     assert main["SimCSE"] == main["SimCSE + 3R, SimCSE's settings"] == 0.1 and main["SimCSE + 3R"] == 0.05
+    values = ["plain_temperature=0.1", "temperature=0.2", "around=[supervised, informin_cl]"]
+    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
+    around = [run.config.method_arguments["temperature"] for run in plan if run.group == "around"]
+    assert around == [0.05] * 4, "other methods keep the temperature of their papers"
 
 
 @pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])

@@ -50,6 +50,20 @@ def test_headlines_are_the_average_or_the_only_task(measured):
     ]
 
 
+def test_gains_with_their_intervals_by_what_they_were_measured_on(measured):
+    both = measured.query("method in ('A', 'B')")
+    twice = pd.concat([both.assign(on="x"), both.assign(on="y", value=both.value.where(both.method == "A", 70.0))])
+    means, seeds = tables.gain_intervals(twice, over="A", name="on")
+    assert means[["group", "method", "value", "seeds"]].to_numpy().tolist() == [
+        ["mini", "x", 2.0, 2],
+        ["mini", "y", 9.0, 2],
+    ]
+    assert means.low.to_numpy() == pytest.approx([2 - 12.706, 9 - 12.706], abs=0.001)
+    assert seeds.to_numpy().tolist() == [
+        ["mini", "x", "1", 1.0], ["mini", "x", "2", 3.0], ["mini", "y", "1", 10.0], ["mini", "y", "2", 8.0],
+    ]  # fmt: skip
+
+
 def test_gains_by_hand(measured):
     styled = tables.gains(measured.query("profile == 'small'"), over="A")
     table = styled.data
