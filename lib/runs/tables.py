@@ -35,9 +35,17 @@ METHODS = {
     "jtcse": ["TNCSE", "JTCSE"],
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
-# what rows call a method that 3R is put around -> its name in tables and figures
-SPELT = {"supervised": "SimCSE, supervised", "informin_cl": "InforMin-CL", "sscl": "SSCL", "micse": "miCSE"}
-SPELT |= {"infocse": "InfoCSE", "msse": "MSSE", "jtcse": "JTCSE"}
+# what runs call a method -> its name in tables and figures
+SPELT = {
+    "simcse": "SimCSE",
+    "supervised": "SimCSE, supervised",
+    "informin_cl": "InforMin-CL",
+    "sscl": "SSCL",
+    "micse": "miCSE",
+    "infocse": "InfoCSE",
+    "msse": "MSSE",
+    "jtcse": "JTCSE",
+}
 TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
 
 
