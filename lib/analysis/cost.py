@@ -34,16 +34,15 @@ def multiply_accumulates(encoder: SentenceEncoder | EncoderSum, length: int) -> 
     return operations / 1e9
 
 
-def training_step(method: Any, batch: Any, *, repeats: int = 3) -> dict[str, float]:
+def training_step(method: Any, batch: Any) -> dict[str, float]:
     """What one step of a method costs, forward, backward and what it does after a step, without the optimiser.
 
     Args:
-        method: a Method, on its device. batch: what it trains on. repeats: of the step that is timed.
+        method: a Method, on its device. batch: what it trains on.
 
     Returns:
         operations: multiply-accumulates of all matrix products, in units of 10^9; kept: what is kept for the backward
-        pass, in MiB, each tensor once, weights left out; trained: parameters that get a gradient, in millions;
-        seconds: the median of the repeats, after one step that is not timed.
+        pass, in MiB, each tensor once, weights left out; trained: parameters that get a gradient, in millions.
     """
     weights = {p.untyped_storage().data_ptr() for p in method.parameters()}
     kept: dict[int, int] = {}
@@ -54,22 +53,33 @@ def training_step(method: Any, batch: Any, *, repeats: int = 3) -> dict[str, flo
         alive.append(tensor)  # memory that is given back would be counted as the same tensor
         return tensor
 
-    def step() -> None:
-        method.zero_grad(set_to_none=True)
-        sum(method(batch).values()).backward()
-        method.after_step()
-
-    method.train()
     alive: list[torch.Tensor] = []
     with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-        step()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - start)
+        _step(method, batch)
     trained = sum(p.numel() for p in method.parameters() if p.grad is not None)
     method.zero_grad(set_to_none=True)
     size = sum(size for place, size in kept.items() if place not in weights)
-    counts = {"operations": counter.get_total_flops() / 2e9, "kept": size / 2**20, "trained": trained / 1e6}
-    return counts | {"seconds": statistics.median(seconds)}
+    return {"operations": counter.get_total_flops() / 2e9, "kept": size / 2**20, "trained": trained / 1e6}
+
+
+def relative_time(method: Any, batch: Any, peer: Any, its_batch: Any, *, rounds: int) -> float:
+    """How long a step of `training_step` takes, in steps of a peer: the median ratio over rounds in which both take turns,
+    since a machine that is slow for a while is so for both then. A first round is not timed."""
+    ratios = []
+    for _ in range(rounds + 1):
+        seconds = []
+        for one, sentences in ((peer, its_batch), (method, batch)):
+            start = time.perf_counter()
+            _step(one, sentences)
+            if torch.accelerator.is_available():
+                torch.accelerator.synchronize()  # a GPU may still be at work
+            seconds.append(time.perf_counter() - start)
+        ratios.append(seconds[1] / seconds[0])
+    method.zero_grad(set_to_none=True)
+    return statistics.median(ratios[1:])
+
+
+def _step(method: Any, batch: Any) -> None:
+    method.train().zero_grad(set_to_none=True)
+    sum(method(batch).values()).backward()
+    method.after_step()

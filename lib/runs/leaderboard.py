@@ -208,16 +208,17 @@ def shown(table: pd.DataFrame, caption: str, *, whole: Sequence[str] = ("seeds",
 
 
 def step_costs(configs: Mapping[str, RunConfig], *, repeats: int = 2) -> pd.DataFrame:
-    """What one step of each run costs (`cost.training_step`, on the first batch of its corpus), and its encoder at search
-    time: `search`, 10^9 multiply-accumulates for a sentence of max_length tokens, and `parameters`, in millions.
+    """What one step of each run costs (`cost.training_step`, on the first batch of its corpus), its `time` in steps of the
+    first run (`cost.relative_time`), and its encoder at search time: `search`, 10^9 multiply-accumulates for a sentence
+    of max_length tokens, and `parameters`, in millions.
 
     Args:
-        configs: by name, the index of what is returned. repeats: of the step that is timed.
+        configs: by name, the index of what is returned. repeats: rounds in which a run and the first one take turns.
 
     Raises:
         ConfigError, DataError, EncoderError: see `prepare.load`.
     """
-    lines, shared = {}, Shared()
+    lines, shared, peer = {}, Shared(), None
     for name, config in configs.items():
         corpus, encoder, _ = load(config, shared)
         torch.manual_seed(config.seed)
@@ -225,7 +226,9 @@ def step_costs(configs: Mapping[str, RunConfig], *, repeats: int = 2) -> pd.Data
         tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length)
         tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
         batch = tokens.batch(range(config.batch_size)).to(encoder.device)
-        counts = cost.training_step(method, batch, repeats=repeats)
+        peer = peer or (method, batch)
+        counts = cost.training_step(method, batch)
+        counts["time"] = cost.relative_time(method, batch, *peer, rounds=repeats) if len(lines) else 1.0
         parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
         search = cost.multiply_accumulates(method.encoder, config.max_length)
         lines[name] = counts | {"search": search, "parameters": parameters}
@@ -248,16 +251,15 @@ def costs(steps: pd.DataFrame) -> pd.DataFrame:
         stages = STAGES.get(method, [method])
         if set(stages) <= set(steps.index):
             taken = relative.loc[stages]
-            line = {"work": taken.operations.sum(), "time": taken.seconds.sum(), "memory": taken.kept.max()}
+            line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
             encoders = 1 + (method in TWINS)
             lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": float(encoders)}
     return pd.DataFrame(lines).T
 
 
 def cost_rows(steps: pd.DataFrame, config: RunConfig) -> pd.DataFrame:
-    """Costs in units of their own as rows for `publish`: COST_COLUMNS, seconds as milliseconds."""
-    scaled = steps.assign(milliseconds=1000 * steps.seconds).drop(columns="seconds")
-    long = scaled.rename_axis("method").reset_index().melt("method", var_name="quantity")
+    """Costs as rows for `publish`, in units of their own but for the time: COST_COLUMNS."""
+    long = steps.rename_axis("method").reset_index().melt("method", var_name="quantity")
     labels = {"table": f"batch {config.batch_size}, {config.max_length} tokens", "seed": "", "run_id": ""}
     return long.assign(backbone=encoder_name(config.backbone), **labels)[COST_COLUMNS]
 

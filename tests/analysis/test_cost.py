@@ -34,8 +34,37 @@ class Linear(torch.nn.Module):
 
 
 def test_a_training_step_by_hand():
-    found = cost.training_step(Linear(), torch.ones(4, 8), repeats=1)
+    found = cost.training_step(Linear(), torch.ones(4, 8))
     product = 4 * 8 * 3  # forward twice, and the gradient of the weight twice; the batch has none
     assert found["operations"] == pytest.approx(4 * product / 1e9)
     assert found["kept"] == pytest.approx((4 * 8 + 4 * 3) * 4 / 2**20)  # the batch once, and what is squared
-    assert found["trained"] == pytest.approx(24 / 1e6) and found["seconds"] > 0
+    assert found["trained"] == pytest.approx(24 / 1e6)
+
+
+class Clock:
+    """A method of fixed seconds per step, on a clock that goes slower and slower, as a busy machine does."""
+
+    def __init__(self, seconds, now):
+        self.seconds, self.now, self.graded = seconds, now, False
+
+    def train(self):
+        return self
+
+    def zero_grad(self, set_to_none):
+        self.graded = False
+
+    def __call__(self, batch):
+        self.now[0] += self.seconds * batch * 1.01 ** self.now[1]
+        self.now[1] += 1
+        return {"one": torch.zeros((), requires_grad=True)}
+
+    def after_step(self):
+        self.graded = True
+
+
+def test_steps_that_take_turns_are_compared_on_a_machine_that_slows_down(monkeypatch):
+    now = [0.0, 0]
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: now[0])
+    method, peer = Clock(3.0, now), Clock(1.0, now)
+    assert cost.relative_time(method, 2, peer, 1, rounds=5) == pytest.approx(6 * 1.01)
+    assert now[1] == 12 and not method.graded  # one round more than is timed, and nothing is left behind

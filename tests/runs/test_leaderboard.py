@@ -198,7 +198,7 @@ def test_a_profile_without_rows_gives_empty_tables(published):
 
 
 def test_costs_of_several_stages_add_up():
-    columns = ["operations", "kept", "trained", "seconds", "search", "parameters"]
+    columns = ["operations", "kept", "trained", "time", "search", "parameters"]
     steps = pd.DataFrame([[10.0, 4, 2, 1, 1, 2], [30.0, 8, 4, 3, 2, 4], [5.0, 2, 2, 1, 1, 2]], index=["SimCSE", "JTCSE", "JTCSE D"], columns=columns)  # fmt: skip
     found = leaderboard.costs(steps)
     assert found.loc["JTCSE"].to_dict() == {"work": 5, "time": 5, "memory": 2, "trained": 2, "encoders": 2, "search": 2}
@@ -211,6 +211,7 @@ def test_a_step_is_measured_and_its_rows_can_be_published(tiny_bert, corpus_file
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
     configs = {"SimCSE": config, "TNCSE": config.replace(method="tncse")}
     steps = leaderboard.step_costs(configs, repeats=1)
+    assert steps.time["SimCSE"] == 1.0 and steps.time["TNCSE"] > 0
     assert steps.operations["SimCSE"] < steps.operations["TNCSE"]
     assert steps.search["TNCSE"] == pytest.approx(2 * steps.search["SimCSE"])
     counted = ["operations", "kept", "trained"]
