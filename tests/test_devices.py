@@ -114,6 +114,7 @@ ANALYSIS = {
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
+    attention.energy_curves: lambda g: attention.energy_curves({"a": g.encoder}, g.texts).value.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).cosine.to_numpy(),
     smoothing.by_layer: lambda g: smoothing.by_layer({"a": g.encoder}, g.texts).value.to_numpy(),

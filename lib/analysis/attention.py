@@ -243,19 +243,22 @@ def sentence_maps(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Attention of every layer over one sentence, without dropout.
 
-    encoders: with one tokenizer. head: from 1; 0 is the mean of all. Returns: encoder, layer (from 0), query, key,
-    value; and the word pieces of the sentence, [CLS] and [SEP] among them.
+    encoders: those that cut the sentence into other pieces than the first are left out. head: from 1; 0 is the mean of
+    all. Returns: encoder, layer (from 1), query, key, value; and the word pieces, [CLS] and [SEP] among them.
     """
-    frames = []
+    frames, pieces = [], None
     for name, encoder in encoders.items():
+        own = encoder.tokenizer.convert_ids_to_tokens(encoder.tokenize([sentence])[0])
+        pieces = pieces or own
+        if own != pieces:
+            continue
         with _mode(encoder):
             maps, _ = attention_of(encoder, [sentence], range(encoder.backbone.config.num_hidden_layers))
         values = (maps[:, 0, head - 1] if head else maps[:, 0].mean(1)).cpu().numpy()  # [layers, L, L]
         places = dict(zip(("layer", "query", "key"), np.indices(values.shape).reshape(3, -1), strict=True))
         frames.append(pd.DataFrame({"encoder": name} | places | {"value": values.ravel()}))
-    return pd.concat(frames, ignore_index=True), encoder.tokenizer.convert_ids_to_tokens(
-        encoder.tokenize([sentence])[0]
-    )
+    frame = pd.concat(frames, ignore_index=True)
+    return frame.assign(layer=frame.layer + 1), pieces
 
 
 @torch.no_grad()
@@ -263,7 +266,7 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
     """How evenly tokens look, and whether each looks elsewhere, without dropout; mean over heads, tokens, sentences.
 
     Returns:
-        Indexed by layer: `entropy` (see `geometry.attention_entropy`), and `difference of the rows`, the total
+        Indexed by layer, from 1: `entropy` (see `geometry.attention_entropy`), and `difference of the rows`, the total
         variation between the attention of a token and the mean of all, 0 (all alike) to 1.
     """
     layers, values = range(encoder.backbone.config.num_hidden_layers), []
@@ -273,7 +276,8 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
             difference = (maps - maps.mean(-2, keepdim=True)).abs().sum(-1) / 2
             values.append(torch.stack([attention_entropy(maps), difference], -1).mean((1, 2)))
     means = torch.stack(values).mean(0).cpu().numpy()
-    return pd.DataFrame(means, columns=["entropy", "difference of the rows"]).rename_axis("layer")
+    index = pd.RangeIndex(1, len(means) + 1, name="layer")
+    return pd.DataFrame(means, index, ["entropy", "difference of the rows"])
 
 
 ENERGY_READINGS = ("context tensor", "layer output")
@@ -310,3 +314,10 @@ def cls_energies(
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
     return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer_from_1"))
+
+
+def energy_curves(readers: Mapping[str, SentenceEncoder], sentences: Sequence[str], label: str = "") -> pd.DataFrame:
+    """`cls_energies` x 100 of each encoder, as `figures.lines` draws it: method (name and label), layer (from 1), value."""
+    found = {f"{name}{label}": 100 * cls_energies(reader, sentences) for name, reader in readers.items()}
+    long = pd.concat(found, names=["method"]).rename("value").reset_index()
+    return long.rename(columns={"layer_from_1": "layer"})

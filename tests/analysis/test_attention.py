@@ -155,8 +155,23 @@ def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentence
     assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]") and len(tokens) == maps.size(-1)
     assert np.allclose(frame[frame.encoder == "b"].value, maps[:, 0].mean(1).detach().flatten(), atol=1e-6)
     assert np.allclose(second.value, maps[:, 0, 1].detach().flatten(), atol=1e-6)
-    corner = second.query("layer == 1 and query == 3 and key == 0").value.item()
+    corner = second.query("layer == 2 and query == 3 and key == 0").value.item()
     assert np.isclose(corner, maps[1, 0, 1, 3, 0].item())
+
+
+def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, tiny_roberta, sentences):
+    other = SentenceEncoder.from_pretrained(tiny_roberta)
+    frame, tokens = attention.sentence_maps({"a": encoder, "other": other, "b": encoder}, sentences[0])
+    assert list(frame.encoder.unique()) == ["a", "b"] and tokens[0] == "[CLS]"
+    frame, tokens = attention.sentence_maps({"other": other, "a": encoder}, sentences[0])
+    assert list(frame.encoder.unique()) == ["other"] and tokens[0] == "<s>" and list(frame.layer.unique()) == [1, 2]
+
+
+def test_energy_curves_name_encoder_and_sentences(encoder, sentences):
+    curves = attention.energy_curves({"a": encoder, "b": encoder}, sentences[:2], ", mean")
+    assert list(curves) == ["method", "layer", "value"] and list(curves.method.unique()) == ["a, mean", "b, mean"]
+    one = curves[curves.method == "b, mean"].set_index("layer").value
+    assert np.allclose(one, 100 * attention.cls_energies(encoder, sentences[:2])) and list(one.index) == [1, 2]
 
 
 def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
@@ -172,12 +187,12 @@ def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(enc
     uniform, own = torch.full((1, 1, 1, 4, 4), 0.25), torch.eye(4)[None, None, None]
     given = {"uniform": uniform, "own token": own, "first token": own[..., :1, :].expand(-1, -1, -1, 4, -1)}
     monkeypatch.setattr(attention, "attention_of", lambda _, texts, layers: (given[texts[0]], None))
-    found = {name: attention.row_differences(encoder, [name]).loc[0].round(6).tolist() for name in given}
+    found = {name: attention.row_differences(encoder, [name]).loc[1].round(6).tolist() for name in given}
     assert found == {"uniform": [1.0, 0.0], "own token": [0.0, 0.75], "first token": [0.0, 0.0]}
     monkeypatch.undo()
     table = attention.row_differences(encoder, sentences[:3])
     each = [attention.row_differences(encoder, [sentence]) for sentence in sentences[:3]]
-    assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [0, 1]
+    assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [1, 2]
 
 
 def test_the_spread_of_the_log_attention_is_a_mean_over_sentences(encoder, sentences):

@@ -249,3 +249,11 @@ def test_the_fingerprint_reads_the_files_of_every_member(three, tmp_path):
             (tmp_path / "saved/encoder_2/head.safetensors").write_bytes(content)
         prints.append(ensemble.load(tmp_path / "saved").fingerprint(("head.safetensors",)))
     assert len(set(prints)) == 3
+
+
+def test_facts_are_of_one_encoder_or_of_all_in_a_sum(tiny_bert):
+    one = SentenceEncoder.from_pretrained(tiny_bert)
+    alone, both = ensemble.facts(one), ensemble.facts(EncoderSum([one, SentenceEncoder.from_pretrained(tiny_bert)]))
+    assert (alone["dimensions"], alone["encoders in it"], alone["layers"]) == (32, 1, 2)
+    assert both["encoders in it"] == 2 and both["dimensions"] == 32
+    assert alone["million parameters"] == round(sum(p.numel() for p in one.parameters()) / 1e6, 1)
