@@ -140,9 +140,13 @@ def load(path: Path = papers.CLAIMS) -> tuple[Claim, ...]:
 
 @cache
 def published(profile: str, file: str) -> pd.DataFrame:
-    """The rows of results/<profile>/<file>.csv; an empty frame where there is no such file."""
+    """The rows of results/<profile>/<file>.csv, those of a wider choice in a table of their own (`papers.by_choice`); an
+    empty frame where there is no such file."""
     path = paths.root() / "results" / profile / f"{file}.csv"
-    return pd.read_csv(path, keep_default_na=False, dtype={"seed": str}) if path.is_file() else pd.DataFrame()
+    if not path.is_file():
+        return pd.DataFrame()
+    rows = pd.read_csv(path, keep_default_na=False, dtype={"seed": str})
+    return papers.by_choice(rows) if {"method", "table"} <= set(rows) else rows
 
 
 def interval(gains: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from lib import paths
 
 FOLDER = paths.root() / "lib" / "assets" / "papers"
 CLAIMS = FOLDER / "claims.yaml"  # of all papers, see lib.analysis.claims
+WIDER_CHOICE = ", wider choice"
 
 
 def sheets() -> list[str]:
@@ -101,6 +102,13 @@ def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] =
     reference = frame[frame.method == over].set_index(list(paired))[value]
     keys = pd.MultiIndex.from_frame(frame[list(paired)]) if len(paired) > 1 else frame[paired[0]]
     return pd.Series(frame[value].to_numpy() - reference.reindex(keys).to_numpy(), index=frame.index, name="gain")
+
+
+def by_choice(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of "X, wider choice", which dev chose among more settings, as rows of X in a table of their own."""
+    wider = rows.method.astype(str).str.endswith(WIDER_CHOICE)
+    table = rows.table.where(~wider, rows.table.astype(str) + WIDER_CHOICE)
+    return rows.assign(method=rows.method.astype(str).str.removesuffix(WIDER_CHOICE), table=table)
 
 
 def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] = ("method",)) -> pd.DataFrame:

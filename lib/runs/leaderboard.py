@@ -16,14 +16,14 @@ from pandas.io.formats.style import Styler
 
 from lib import paths
 from lib.analysis import cost, ranks
-from lib.analysis.papers import gain_table, gains
+from lib.analysis.papers import by_choice, gain_table, gains
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
-from lib.runs.tables import METHODS, SPELT, by_choice
+from lib.runs.tables import METHODS, SPELT
 
 # file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS: controls, parts, other names
 FURTHER = {

@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.analysis.geometry import dimension_agreement
-from lib.analysis.papers import gain_table
+from lib.analysis.papers import WIDER_CHOICE, by_choice, gain_table
 from lib.analysis.papers import gains as paired_gains
 from lib.data import STSTask
 from lib.data.labelled import LabelledTexts
@@ -26,7 +26,6 @@ PAIR_COLUMNS = "table backbone method seed run_id group pair x value".split()
 MAP_COLUMNS = "table backbone method seed run_id text label cluster value y v_measure trust".split()
 MAIN = {"micse": "Table 3", "msse": "Table 1"}  # paper -> how the names of its main tables begin, where it has others
 HISTORY_COLUMNS = ["table", "backbone", "method", "seed", "run_id", "step", "quantity", "value"]
-WIDER_CHOICE = ", wider choice"
 # paper -> what stands for it beside the others
 METHODS = {
     "micse": ["SimCSE + AMI", "miCSE"],
@@ -161,13 +160,6 @@ def floors(profile: str = "small") -> pd.DataFrame:
     words = known[known.backbone == "averaging start"].assign(backbone="mini-bert", method="word vectors, untrained")
     best = pd.concat([known, words]).sort_values("value").drop_duplicates("backbone", keep="last")
     return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)
-
-
-def by_choice(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of "X, wider choice", which dev chose among more settings, as rows of X in a table of their own."""
-    wider = rows.method.astype(str).str.endswith(WIDER_CHOICE)
-    table = rows.table.where(~wider, rows.table.astype(str) + WIDER_CHOICE)
-    return rows.assign(method=rows.method.astype(str).str.removesuffix(WIDER_CHOICE), table=table)
 
 
 def collected_scores() -> pd.DataFrame:

@@ -88,3 +88,12 @@ def test_every_slot_is_counted_once():
     assert list(table.index) == papers.sheets()
     assert table["all"].to_dict() == {paper: len(papers.load(paper)["slots"]) for paper in papers.sheets()}
     assert (table[["demo", "small", "neither"]].max(axis=1) <= table["all"]).all()
+
+
+def test_rows_of_a_wider_choice_stand_in_a_table_of_their_own():
+    rows = pd.DataFrame(
+        {"table": ["T", "T", None], "method": ["X, 10 sentences, wider choice", "X, 10 sentences", 3], "value": 1.0}
+    )
+    found = papers.by_choice(rows)
+    assert found.method.tolist() == ["X, 10 sentences", "X, 10 sentences", "3"]
+    assert found.table.tolist()[:2] == ["T, wider choice", "T"] and found.value.tolist() == rows.value.tolist()
