@@ -101,7 +101,8 @@ def few_shot(
         widen(ax)
         ax.set_title(", ".join(filter(None, (title, backbone))))
     axes[0, 0].set_ylabel(ylabel)
-    ax.legend(title="\n".join(dict.fromkeys(spreads)), title_fontsize=9, **OUTSIDE)
+    marks = {label: mark for one in axes[0] for mark, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    ax.legend(marks.values(), marks, title="\n".join(dict.fromkeys(spreads)), title_fontsize=9, **OUTSIDE)
     return fig
 
 
