@@ -88,6 +88,9 @@ def test_every_slot_is_counted_once():
     assert list(table.index) == papers.sheets()
     assert table["all"].to_dict() == {paper: len(papers.load(paper)["slots"]) for paper in papers.sheets()}
     assert (table[["demo", "small", "neither"]].max(axis=1) <= table["all"]).all()
+    declared = sum("small declared" in slot[2] for slot in papers.load("micse")["slots"])
+    named = sum("small" in slot[2] for slot in papers.load("micse")["slots"])
+    assert declared and table.small["micse"] == named - declared  # what is only declared is not measured
 
 
 def test_rows_of_a_wider_choice_stand_in_a_table_of_their_own():

@@ -267,6 +267,12 @@ def test_sizes_that_differ_in_more_are_not_joined_and_measured_panels_have_no_de
     assert dots == [[1.0, 2.0, 3.0, 4.0]] and not measured.collections and paper.collections
 
 
+def test_the_legend_names_the_methods_of_every_panel_once():
+    where = {"backbone": ["left", "left", "right", "right"], "method": ["miCSE", "MSSE", "MSSE", "SimCSE"]}
+    figure = figures.few_shot(pd.DataFrame(where | {"sentences": 10, "value": [1.0, 2, 3, 4]}))
+    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["miCSE", "MSSE", "SimCSE"]
+
+
 def test_centroids_are_the_means_of_the_groups_and_joined():
     frame = pd.DataFrame({"encoder": "SimCSE", "group": list("xxyy"), "a": [1.0, 3, 7, 9], "b": [0.0, 2, 4, 8]})
     ax = figures.pair_scatter(frame, x="a", y="b", xlabel="a", ylabel="b", centroids=True).axes[0]
