@@ -127,15 +127,17 @@ def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
 
 @plain
 def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]) -> Figure:
-    """Cosine of every two sentences, with its value; a panel for each encoder. cosines: name -> [n, n]."""
-    n = len(sentences)
-    size = (2.6 + (0.5 * n + 0.7) * len(cosines), 0.38 * n + 0.9)
+    """Cosine of every two sentences, with its value; a panel for each encoder. cosines: name -> [n, n]. Of a long sentence
+    two lines are shown, so that the panels keep their place."""
+    n, names = len(sentences), [f"{i}. {text}" for i, text in enumerate(sentences, start=1)]
+    names = ["\n".join(textwrap.wrap(name, 46, max_lines=2, placeholder=" …")) for name in names]
+    size = (max(7.8, 2.6 + (0.5 * n + 0.7) * len(cosines)), 0.38 * n + 0.9)
     fig, axes = plt.subplots(1, len(cosines), figsize=size, squeeze=False)
     look = {"annot": True, "fmt": ".2f", "annot_kws": {"size": 9}, "cmap": "viridis", "vmin": 0, "vmax": 1}
     for ax, (name, values) in zip(axes[0], cosines.items(), strict=True):
-        labels = [f"{i}. {text}" for i, text in enumerate(sentences, start=1)] if ax is axes[0, 0] else False
-        sns.heatmap(values, **look, cbar=False, yticklabels=labels, xticklabels=range(1, n + 1), ax=ax)
+        sns.heatmap(values, **look, cbar=False, yticklabels=False, xticklabels=range(1, n + 1), ax=ax)
         ax.set_title(name)
+    axes[0, 0].set_yticks(np.arange(n) + 0.5, names)  # not by seaborn, which first tries them upright and warns
     return fig
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 
 import matplotlib
 
@@ -271,6 +272,21 @@ def test_the_legend_names_the_methods_of_every_panel_once():
     where = {"backbone": ["left", "left", "right", "right"], "method": ["miCSE", "MSSE", "MSSE", "SimCSE"]}
     figure = figures.few_shot(pd.DataFrame(where | {"sentences": 10, "value": [1.0, 2, 3, 4]}))
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == ["miCSE", "MSSE", "SimCSE"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "word " * 60, "m" * 300, "A man is playing a guitar on stage and sings about the sea."]
+)
+@pytest.mark.parametrize("encoders", [1, 3])
+def test_sentences_of_any_length_leave_room_for_their_similarities(text, encoders):
+    shown = figures.sentence_similarity({f"encoder {i}": np.eye(5) for i in range(encoders)}, [text] * 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib's, of panels without room
+        shown.canvas.draw()
+    names = [label.get_text().splitlines() for label in shown.axes[0].get_yticklabels()]
+    assert len(names) == 5 and all(len(lines) <= 2 and max(map(len, lines)) <= 46 for lines in names)
+    assert shown.axes[0].get_position().width * shown.get_figwidth() > 1.5  # inches for five columns
+    assert " ".join(names[1]) == f"2. {text}".strip() or names[1][-1].endswith("…")
 
 
 def test_centroids_are_the_means_of_the_groups_and_joined():
