@@ -214,7 +214,7 @@ def _token_groups(encoder: SentenceEncoder) -> Tensor:
 
 
 def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
-    """Share of attention that each group of tokens receives in each layer, without dropout: layer_from_1, group, share.
+    """Share of attention that each group of tokens receives in each layer, without dropout: layer (from 1), group, share.
 
     Mean over sentences, heads and queries. The column `tokens` is the group's share of the tokens, which uniform
     attention would give it. Final punctuation is a mark that stands last in its sentence, alone before [SEP]. Function
@@ -233,7 +233,7 @@ def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
     columns = {"share": means[:-1].flatten(), "tokens": np.tile(means[-1], depth)}
-    index = pd.MultiIndex.from_product([range(1, depth + 1), TOKEN_GROUPS], names=["layer_from_1", "group"])
+    index = pd.MultiIndex.from_product([range(1, depth + 1), TOKEN_GROUPS], names=["layer", "group"])
     return pd.DataFrame(columns, index).reset_index()
 
 
@@ -286,7 +286,7 @@ ENERGY_READINGS = ("context tensor", "layer output")
 def cls_energies(
     encoder: SentenceEncoder, sentences: Sequence[str], *, reading: str = "context tensor", batch_tokens: int = 2048
 ) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout; index: layer_from_1.
+    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout; index: layer, from 1.
 
     Args:
         reading: what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by
@@ -313,11 +313,10 @@ def cls_energies(
         return torch.stack([cls_energy(state.float(), mask).sum() for state in states])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer_from_1"))
+    return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer"))
 
 
 def energy_curves(readers: Mapping[str, SentenceEncoder], sentences: Sequence[str], label: str = "") -> pd.DataFrame:
     """`cls_energies` x 100 of each encoder, as `figures.lines` draws it: method (name and label), layer (from 1), value."""
     found = {f"{name}{label}": 100 * cls_energies(reader, sentences) for name, reader in readers.items()}
-    long = pd.concat(found, names=["method"]).rename("value").reset_index()
-    return long.rename(columns={"layer_from_1": "layer"})
+    return pd.concat(found, names=["method"]).rename("value").reset_index()

@@ -12,10 +12,10 @@ COLUMNS = [
     "encoder",
     "seed",
     "reading",
-    "layer_from_1",
+    "layer",
     "value",
     "run_id",
-]  # of published rows, value x 100
+]  # published; layers from 1, value x 100
 
 
 def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:

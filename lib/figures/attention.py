@@ -98,17 +98,17 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
 def token_shares(frame: pd.DataFrame) -> Figure:
     """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
 
-    frame: encoder, layer_from_1, group, share, tokens (`lib.analysis.attention.token_shares`). With a column backbone,
+    frame: encoder, layer, group, share, tokens (`lib.analysis.attention.token_shares`). With a column backbone,
     each has its own row of panels.
     """
     fig, encoders = panels(frame, width=2.8, height=2.9, sharey=True)
     for ax, encoder, rows in encoders:
         for group in frame.group.unique():
-            part = rows[rows.group == group].sort_values("layer_from_1")
+            part = rows[rows.group == group].sort_values("layer")
             if not len(part):
                 ax.plot([], [])  # a group keeps its look in all panels
                 continue
-            (line,) = ax.plot(part.layer_from_1, part.share, ls="-", ms=5, mfc="none", label=group)
+            (line,) = ax.plot(part.layer, part.share, ls="-", ms=5, mfc="none", label=group)
             ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
         ax.set(title=encoder, xlabel="layer")

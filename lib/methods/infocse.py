@@ -42,6 +42,20 @@ STAGE_ONE = {  # what RunConfig takes for the first stage: Condenser's own setti
     "weight_decay": 0.01,
 }
 
+ABLATIONS = {  # what Tables 4 to 6 change, and where paper and code, or two scripts, disagree
+    "head: copies of the top layers (Table 4)": {"head": "top_layers"},
+    "head: new layers that hand on averages": {"head": "random"},
+    "without L_aux (Table 5)": {"auxiliary_weight": 0.0},
+    "without L_cl (Table 5)": {"contrastive_weight": 0.0},
+    "frozen layers trained (Table 6)": {"detach": False},
+    "[MASK] only (paper)": {"mask_only": True},
+    "one masked copy (paper)": {"auxiliary_copies": "first"},
+    "sum over the masked tokens (Eq. 5)": {"auxiliary_reduction": "sum"},
+    "dropout in the frozen layers (large script)": {"frozen_dropout": True},
+    "tanh layer": {"projection": "train_only"},
+    "no projection": {"projection": "none"},
+}
+
 
 @dataclass(frozen=True)
 class InfoCSEArguments(DiffCSEArguments):

@@ -207,6 +207,37 @@ def shown(table: pd.DataFrame, caption: str, *, whole: Sequence[str] = ("seeds",
     return styled.format("{:.0f}", subset=[name for name in whole if name in table], na_rep="")
 
 
+def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
+    """What a step of every method is measured with: name -> `config` with the method's own arguments.
+
+    layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
+    start from what any backbone has: that costs the same as pre-trained heads.
+    """
+    half = layers // 2
+    ami = {"method": "micse", "ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2}
+    heads = {"head": "top_layers", "lm_head": "fresh"}
+    jtcse = {"method": "jtcse", "cross_attention_layers": half}
+    alone = {"cross_attention_layers": 0, "coin": False, "icnce_weight": 0.0, "ictm_weight": 0.0}
+    changes = {
+        "SimCSE": {},
+        "SimCSE + AMI": ami | {"queue_size": 0},
+        "SimCSE + MoCo": {"method": "micse", "ami_weight": 0.0},
+        "miCSE": ami,
+        "DiffCSE": {"method": "diffcse"},
+        "InfoCSE": {"method": "infocse"} | heads,
+        "InfoCSE + RTD": {"method": "infocse", "rtd_weight": 0.005} | heads,
+        "MSSE": {"method": "msse", "lm_head": "fresh"},
+        "SimCSE + 3R": {"method": "three_r(simcse)"},
+        "InforMin-CL": {"method": "informin_cl"},
+        "SSCL": {"method": "sscl"},
+        "NCE": jtcse | alone,
+        "TNCSE": {"method": "tncse"},
+        "JTCSE": jtcse,
+        "JTCSE D": {"method": "distill", "teacher": config.backbone},
+    }
+    return {name: config.replace(**change) for name, change in changes.items()}
+
+
 def step_costs(configs: Mapping[str, RunConfig], *, repeats: int = 2) -> pd.DataFrame:
     """What one step of each run costs (`cost.training_step`, on the first batch of its corpus), its `time` in steps of the
     first run (`cost.relative_time`), and its encoder at search time: `search`, 10^9 multiply-accumulates for a sentence

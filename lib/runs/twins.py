@@ -19,8 +19,7 @@ from lib.runs.plan import Plan, PlannedRun
 from lib.runs.tables import DECIMALS, headlines
 
 PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
-SHARE_COLUMNS = ["backbone", "encoder", "seed", "layer_from_1", "group", "tokens", "value", "run_id"]
-OLDER = {"jtcse_cls_energy": "jtcse_energy", "jtcse_token_shares": "jtcse_attention"}  # their column layer starts at 0
+SHARE_COLUMNS = ["backbone", "encoder", "seed", "layer", "group", "tokens", "value", "run_id"]
 
 
 def first_stage(
@@ -163,22 +162,16 @@ def measure(
     rows = pd.concat(scores, ignore_index=True)
     plan.publish(rows, PAPER, note)
     about = "first sentences of the dev pairs, without dropout; layers from 1; x 100."
-    energy = _by_layer(plan, pd.concat(energies), "jtcse_cls_energy", f"E_CLS (JTCSE, Eq. 6) of two readings, {about}")
+    energy = _published(plan, pd.concat(energies), "jtcse_cls_energy", f"E_CLS (JTCSE, Eq. 6) of two readings, {about}")
     note = f"Share of attention that groups of tokens receive, {about}"
-    return rows, energy, _by_layer(plan, pd.concat(shares), "jtcse_token_shares", note)
+    return rows, energy, _published(plan, pd.concat(shares), "jtcse_token_shares", note)
 
 
-def _by_layer(plan: Plan, here: pd.DataFrame, name: str, note: str) -> pd.DataFrame:
-    """Publish rows with layers from 1; those of profile small, with older ones of encoders that were not read again."""
+def _published(plan: Plan, here: pd.DataFrame, name: str, note: str) -> pd.DataFrame:
+    """Publish rows, and give those of profile small, or these where it has none."""
     plan.publish(here, name, note)
     known = store.published("small", name, columns=list(here))
-    shares = ["group", "tokens"] if "group" in here else []
-    kept = ["backbone", "layer", *shares, "value", "encoder", "seed", "run_id"]
-    older = store.published("small", OLDER[name], columns=kept)
-    older = older[~older.backbone.isin(known.backbone)]
-    older = older.assign(layer_from_1=older.layer + 1, **({} if shares else {"reading": ENERGY_READINGS[0]}))
-    both = pd.concat([frame for frame in (older[list(here)], known) if len(frame)] or [here], ignore_index=True)
-    return both.astype({"seed": str})
+    return (known if len(known) else here).astype({"seed": str})
 
 
 def pairwise_gains(rows: pd.DataFrame, order: Sequence[str]) -> Styler:

@@ -115,13 +115,13 @@ def test_token_shares_are_means_over_sentences_heads_and_queries(encoder):
     for batch_tokens in (9, 2048):
         shares = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
         assert encoder.training and list(shares.group[:6]) == list(attention.TOKEN_GROUPS)
-        assert list(shares.layer_from_1) == [1] * 6 + [2] * 6
+        assert list(shares.layer) == [1] * 6 + [2] * 6
         np.testing.assert_allclose(shares.share.to_numpy().reshape(2, 6), expected, atol=1e-5)
         np.testing.assert_allclose(shares.tokens[:6], tokens, atol=1e-6)
 
 
 def test_an_empty_sentence_has_no_final_punctuation(encoder):
-    shares = attention.token_shares(encoder, [""]).set_index(["layer_from_1", "group"]).tokens[1]
+    shares = attention.token_shares(encoder, [""]).set_index(["layer", "group"]).tokens[1]
     assert shares[["[CLS]", "[SEP]"]].tolist() == [0.5, 0.5] and shares.sum() == 1
 
 

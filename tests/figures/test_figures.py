@@ -33,7 +33,7 @@ PAIRS = pd.DataFrame({"encoder": list("aabb") * 2, "group": ["x"] * 4 + ["y"] * 
 JOINT = pd.DataFrame([(e, layer, head, -v, v * layer - 9) for e in "ab" for layer in (1, 2) for head in (0, 1, 2) for v in range(5)], columns=["encoder", "layer", "head", "view1", "view2"])  # fmt: skip
 TERMS = pd.DataFrame({"method": ["SimCSE"] * 2 + ["miCSE"] * 2, "step": [1, 2] * 2, "loss": [3.0, 2, 3, 1], "ami": [np.nan, np.nan, 0.5, 0.6]})  # fmt: skip
 SURFACE = pd.DataFrame([(k, c, (k - 1) ** 2 + 1 - c) for k in (0.5, 1, 2) for c in (-1, 0, 1)], columns=["k", "t", "loss"])  # fmt: skip
-SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (1, 2) for g in "xy"], columns=["encoder", "layer_from_1", "group", "share", "tokens"])  # fmt: skip
+SHARES = pd.DataFrame([(e, layer, g, 0.5, 0.2) for e in "ab" for layer in (1, 2) for g in "xy"], columns=["encoder", "layer", "group", "share", "tokens"])  # fmt: skip
 BANDS = pd.DataFrame({"method": list("aabb"), "seed": [1, 2] * 2, "step": 3, "norm": [1.0, 100, 5, 5], "swap": [1.0, 3, np.nan, np.nan]})  # fmt: skip
 ENERGY = pd.DataFrame(
     {"encoder": ["untuned", "SimCSE I", "SimCSE I"], "energy": [0.2, 0.3, 0.4], "score": [40.0, 60, 61]}

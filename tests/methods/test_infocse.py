@@ -10,6 +10,7 @@ from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
+from lib.methods.infocse import ABLATIONS
 
 InfoCSE, SimCSE = REGISTRY["infocse"], REGISTRY["simcse"]
 
@@ -153,6 +154,14 @@ def configure(folder, corpus_file, **changes):
     values = {"corpus": str(corpus_file), "backbone": folder, "method": "infocse", "max_length": 12, "batch_size": 16}
     values |= {"dev_task": "none", "max_steps": 6, "learning_rate": 1e-3, "method_arguments": arguments}
     return RunConfig(**values).replace(**changes)
+
+
+@pytest.mark.parametrize("change", ABLATIONS.values(), ids=ABLATIONS)
+def test_an_ablation_changes_the_method(change):
+    method = RunConfig(method="infocse")
+    changed = method.replace(**change)
+    assert changed != method
+    assert {name: changed.method_arguments[name] for name in change} == change
 
 
 def test_swapping_is_only_looked_at(bert, corpus_file):

@@ -207,6 +207,18 @@ def test_costs_of_several_stages_add_up():
     assert "TNCSE" not in found.index and found.loc["SimCSE", "work"] == 1
 
 
+def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
+    configs = leaderboard.cost_configs(RunConfig(backbone=str(tiny_bert), dev_task="none"), layers=4)
+    assert {stage for stages in leaderboard.STAGES.values() for stage in stages} <= set(configs)
+    assert {config.backbone for config in configs.values()} == {str(tiny_bert)}
+    assert configs["JTCSE D"].method_arguments["teacher"] == str(tiny_bert)
+    assert (
+        configs["miCSE"].method_arguments["max_layer"]
+        == configs["JTCSE"].method_arguments["cross_attention_layers"] + 2
+    )
+    assert len(set(configs.values())) == len(configs), "no two methods are the same run"
+
+
 def test_a_step_is_measured_and_its_rows_can_be_published(tiny_bert, corpus_file):
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
     configs = {"SimCSE": config, "TNCSE": config.replace(method="tncse")}

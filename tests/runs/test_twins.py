@@ -112,25 +112,21 @@ def test_scores_energies_and_shares_of_every_encoder_are_published_with_layers_f
     sums = {"both": ["SimCSE I", "SimCSE II"]}
     rows, energies, shares = twins.measure(plan, trained, untuned, sentences[:5], sums=sums, note="n")
     assert rows.groupby("seed", sort=False).method.nunique().to_dict() == {"": 1, "1": 6, "2": 6}
-    assert list(published["jtcse_cls_energy"]) == COLUMNS and set(published["jtcse_cls_energy"].layer_from_1) == {1, 2}
+    assert list(published["jtcse_cls_energy"]) == COLUMNS and set(published["jtcse_cls_energy"].layer) == {1, 2}
     single = published["jtcse_cls_energy"].groupby(["reading", "seed"], sort=False).encoder.unique()
     assert set(single["layer output", "2"]) == {"SimCSE I", "SimCSE II", "JTCSE I", "JTCSE II"}
     assert list(single["context tensor", ""]) == ["untuned"]
-    totals = published["jtcse_token_shares"].groupby(["encoder", "seed", "layer_from_1"])[["value", "tokens"]].sum()
+    totals = published["jtcse_token_shares"].groupby(["encoder", "seed", "layer"])[["value", "tokens"]].sum()
     assert np.allclose(totals, 100, atol=0.1)
     assert set(energies.backbone) != {untuned.backbone.config._name_or_path} and len(shares)  # what was published
 
 
-def test_older_rows_count_layers_from_0_and_are_read_where_there_are_no_newer_ones(monkeypatch, done):
+def test_published_rows_are_shown_and_where_there_are_none_those_of_this_run(monkeypatch, done):
     plan, _ = done
-    older = pd.DataFrame([("m", 0, 5.0, "untuned", "", ""), ("n", 0, 6.0, "untuned", "", "")], columns=["backbone", "layer", "value", "encoder", "seed", "run_id"])  # fmt: skip
-    newer = pd.DataFrame([("n", "untuned", "", "layer output", 1, 7.0, "")], columns=COLUMNS)
-    known = {"jtcse_energy": older, "jtcse_cls_energy": newer}
-    monkeypatch.setattr(runs.store, "published", lambda profile, name, columns: known[name])
-    both = twins._by_layer(plan, newer.assign(value=9.0), "jtcse_cls_energy", "n")
-    assert both[["backbone", "reading", "layer_from_1", "value"]].to_numpy().tolist() == [
-        ["m", "context tensor", 1, 5.0], ["n", "layer output", 1, 7.0],
-    ]  # fmt: skip
+    here = pd.DataFrame([("n", "untuned", "", "layer output", 1, 9.0, "")], columns=COLUMNS)
+    for known, shown in ((here.assign(value=7.0), 7.0), (here[:0], 9.0)):
+        monkeypatch.setattr(runs.store, "published", lambda profile, name, columns, known=known: known)
+        assert twins._published(plan, here, "jtcse_cls_energy", "n").value.tolist() == [shown]
 
 
 def test_pairwise_gains_by_hand():
