@@ -233,13 +233,15 @@ ALIGNMENT_UNIFORMITY = {"alignment": "Alignment (lower is better)", "uniformity"
 
 
 @plain
-def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = ()) -> Figure:
+def seed_bands(
+    frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = (), xlabel: str = "step"
+) -> Figure:
     """Quantities over the steps: a panel for each, a line through the mean of the seeds and a band from the smallest to
     the largest for every method (with fewer than FEW seeds a thin line for each); with a column backbone, a row of
     panels for each.
 
     frame: method, seed, step, a column per quantity. quantities: column -> title of its panels, with the unit.
-    logarithmic: columns on a logarithmic axis, with geometric means and a line at 1.
+    logarithmic: columns on a logarithmic axis, with geometric means and a line at 1. xlabel: what a step is.
     """
     parts = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
     width = 3.9 if len(quantities) < 3 else 3.1
@@ -265,7 +267,7 @@ def seed_bands(frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: 
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)
             lines = textwrap.wrap(title, 24 if len(quantities) > 2 else 44)
-            ax.set(xlabel="step", title="\n".join(filter(None, [*lines, backbone])))
+            ax.set(xlabel=xlabel, title="\n".join(filter(None, [*lines, backbone])))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         row[-1].legend(**OUTSIDE)
     return fig

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
@@ -19,6 +20,7 @@ from lib.runs.plan import Plan, PlannedRun
 from lib.runs.tables import DECIMALS, headlines
 
 PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
+FIGURE_8 = {"spearman": "STS-B dev, Spearman x 100", "spread": "[CLS] lengths: deviation, % of their mean"}
 SHARE_COLUMNS = ["backbone", "encoder", "seed", "layer", "group", "tokens", "value", "run_id"]
 
 
@@ -172,6 +174,35 @@ def _published(plan: Plan, here: pd.DataFrame, name: str, note: str) -> pd.DataF
     plan.publish(here, name, note)
     known = store.published("small", name, columns=list(here))
     return (known if len(known) else here).astype({"seed": str})
+
+
+def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+    """JTCSE's Figure 8: the dev score after training without the last LayerNorms, and how unlike the lengths of [CLS]
+    vectors are; published as jtcse_dev.
+
+    Args:
+        done: runs; method is `TNCSE, 2 removed`. texts: whose vectors are measured by each of the two encoders.
+
+    Returns:
+        For `figures.seed_bands`: backbone, method, seed, step (layers without LayerNorms), and the quantities of FIGURE_8,
+        of profile small, or of this run where that has nothing.
+    """
+    here = store.dev_rows(done, paper=PAPER).assign(table="Figure 8")
+    spreads = []
+    for run in done.get("run", []):
+        lengths = [np.linalg.norm(one.encode(texts), axis=1) for one in run.encoder().encoders]
+        spreads.append(100 * float(np.mean([x.std() / x.mean() for x in lengths])))
+    other = {"protocol": "first sentences", "aggregation": "both encoders", "metric": "spread", "value": spreads}
+    here = pd.concat([here, here.assign(**other)], ignore_index=True)
+    plan.publish(
+        here, f"{PAPER}_dev", "Figure 8: trained without the last LayerNorms; spread: deviation of [CLS] lengths in %."
+    )
+    known = store.published("small", f"{PAPER}_dev").query("table == 'Figure 8'")
+    known = known if len(known) else here
+    method, step = known.method.str.extract(r"(.*), (\d+) removed").to_numpy().T
+    keys = ["backbone", "method", "seed", "step"]
+    long = known.assign(method=method, step=step.astype(int), value=known.value.astype(float))
+    return long.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
 
 
 def pairwise_gains(rows: pd.DataFrame, order: Sequence[str]) -> Styler:

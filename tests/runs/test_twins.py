@@ -129,6 +129,24 @@ def test_published_rows_are_shown_and_where_there_are_none_those_of_this_run(mon
         assert twins._published(plan, here, "jtcse_cls_energy", "n").value.tolist() == [shown]
 
 
+def test_figure_8_has_dev_scores_and_the_spread_of_both_encoders_lengths(done, sentences, monkeypatch):
+    (plan, trained), published = done, []
+    monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: pd.DataFrame(columns=runs.ROW_COLUMNS))
+    joint = trained[trained.method == "JTCSE"].assign(method="JTCSE, 2 removed")
+    found = twins.without_layer_norms(plan, joint, sentences[:6])
+    assert found[["method", "seed", "step"]].to_numpy().tolist() == [["JTCSE", 1, 2], ["JTCSE", 2, 2]]
+    for one, run in zip(found.itertuples(), joint.run, strict=True):
+        lengths = [np.linalg.norm(encoder.encode(sentences[:6]), axis=1) for encoder in run.encoder().encoders]
+        assert one.spread == pytest.approx(50 * sum(x.std() / x.mean() for x in lengths))
+        assert one.spearman == run.metrics["dev"]
+    ((rows, name, _),) = published
+    assert name == "jtcse_dev" and set(rows.table) == {"Figure 8"} and len(rows) == 4
+    earlier = rows[rows.seed == 2].assign(backbone="another")
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: earlier)
+    assert twins.without_layer_norms(plan, joint[:0], sentences).backbone.tolist() == ["another"]
+
+
 def test_pairwise_gains_by_hand():
     rows = [("mini", method, seed, value) for method, values in {"A": [1.0, 2.0], "B": [2.0, 5.0], "C": [4.0, 6.0]}.items() for seed, value in enumerate(values)]  # fmt: skip
     rows = pd.DataFrame(rows, columns=["backbone", "method", "seed", "value"]).assign(profile="small")
