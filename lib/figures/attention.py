@@ -6,6 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from lib.figures.style import CYCLE, OUTSIDE, colour, panels, plain, widen
 
@@ -111,12 +112,14 @@ def token_shares(frame: pd.DataFrame) -> Figure:
             (line,) = ax.plot(part.layer, part.share, ls="-", ms=5, mfc="none", label=group)
             ax.axhline(part.tokens.iloc[0], color=line.get_color(), ls="--", lw=0.7)
         ax.plot([], [], color="0.3", ls="--", lw=0.7, marker="", label="uniform attention")
-        ax.set(title=encoder, xlabel="layer")
+        ax.set(title=encoder.replace(": ", "\n"), xlabel="layer")
     first_row = [ax for ax, *_ in encoders if ax.get_subplotspec().is_first_row()]
+    marks = {label: mark for ax, *_ in encoders for mark, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+    marks["uniform attention"] = marks.pop("uniform attention")  # the last one
     for ax, *_ in encoders:
         if ax.get_subplotspec().is_first_col():
             ax.set(ylabel="share of the attention", ylim=(0, None))  # shared, so after all panels
-    first_row[-1].legend(**OUTSIDE)
+    first_row[-1].legend(marks.values(), marks, **OUTSIDE)
     return fig
 
 
@@ -142,6 +145,7 @@ def energy_scatter(frame: pd.DataFrame) -> Figure:
             trained = rows[rows.encoder != "untuned"]
             ax.set_title(f"{panel or 'CLS energy'}: ρ {trained.energy.corr(trained.score, method='spearman'):.2f}")
             ax.set_xlabel(f"CLS energy{after}")
+            ax.xaxis.set_major_locator(MaxNLocator(3))  # small differences have long labels
             widen(ax)
         row[0].set_ylabel(f"{backbone}\ntest, Spearman x 100".strip())
     axes[0, -1].legend(**OUTSIDE)

@@ -29,7 +29,7 @@ from lib.runs.tables import METHODS, SPELT
 FURTHER = {
     "simcse": [],
     "micse": ["SimCSE + MoCo"],
-    "jtcse": ["sum of stage 1", "NCE", "JTCSE D"],
+    "jtcse": ["sum of stage 1", "JTCSE D"],
     "three_r": ["InforMin-CL", "SSCL"],
 }
 SOURCES = {file: [*METHODS.get(file, []), *FURTHER.get(file, [])] for file in {**FURTHER, **METHODS}}

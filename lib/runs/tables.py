@@ -31,7 +31,7 @@ METHODS = {
     "micse": ["SimCSE + AMI", "miCSE"],
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
     "msse": ["MSSE w/o DCM and ICM", "MSSE"],  # the first: contrast without the layer that SimCSE trains with
-    "jtcse": ["TNCSE", "JTCSE"],
+    "jtcse": ["NCE", "TNCSE", "JTCSE"],  # the first: both encoders trained on without a term between them
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
 # what runs call a method -> its name in tables and figures
