@@ -20,7 +20,7 @@ from lib.runs.plan import Plan, PlannedRun
 from lib.runs.tables import DECIMALS, headlines
 
 PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
-FIGURE_8 = {"spearman": "STS-B dev, Spearman x 100", "spread": "[CLS] lengths: deviation, % of their mean"}
+FIGURE_8 = {"spearman": "dev score, Spearman x 100", "spread": "[CLS] lengths: deviation, % of their mean"}
 SHARE_COLUMNS = ["backbone", "encoder", "seed", "layer", "group", "tokens", "value", "run_id"]
 
 

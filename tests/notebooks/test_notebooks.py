@@ -1,6 +1,7 @@
 """What every committed notebook and parameter file must keep to."""
 
 import ast
+import builtins
 import json
 import os
 import re
@@ -66,6 +67,17 @@ def test_what_a_notebook_trains_stands_in_its_plan(notebook):
     assert [i for i, cell in enumerate(cells) if "plan" in cell.metadata.get("tags", [])] == [2]
     tree = ast.parse(cells[2].source)
     assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body[:2]), "its imports come first"
+    known = {"parameters", *vars(builtins), *declared(path)[0]}
+    for node in ast.walk(tree):
+        known |= {
+            (one.asname or one.name).split(".")[0] for one in getattr(node, "names", []) if isinstance(one, ast.alias)
+        }
+        known |= (
+            {node.name} if isinstance(node, ast.FunctionDef) else {node.arg} if isinstance(node, ast.arg) else set()
+        )
+        known |= {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert used <= known, f"the plan takes {used - known} from other cells, and is checked without them"
     calls = [
         ast.unparse(node.func)
         for cell in cells
