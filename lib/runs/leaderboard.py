@@ -21,6 +21,7 @@ from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
+from lib.methods.jtcse import CONTROLS
 from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
 from lib.runs.tables import METHODS, SPELT
@@ -217,7 +218,6 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
     ami = {"method": "micse", "ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2}
     heads = {"head": "top_layers", "lm_head": "fresh"}
     jtcse = {"method": "jtcse", "cross_attention_layers": half}
-    alone = {"cross_attention_layers": 0, "coin": False, "icnce_weight": 0.0, "ictm_weight": 0.0}
     changes = {
         "SimCSE": {},
         "SimCSE + AMI": ami | {"queue_size": 0},
@@ -230,7 +230,7 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
         "SimCSE + 3R": {"method": "three_r(simcse)"},
         "InforMin-CL": {"method": "informin_cl"},
         "SSCL": {"method": "sscl"},
-        "NCE": jtcse | alone,
+        "NCE": jtcse | CONTROLS["NCE"],
         "TNCSE": {"method": "tncse"},
         "JTCSE": jtcse,
         "JTCSE D": {"method": "distill", "teacher": config.backbone},

@@ -17,7 +17,7 @@ from lib.config import RunConfig
 from lib.encoders import SentenceEncoder, ensemble
 from lib.runs import store, times
 from lib.runs.plan import Plan, PlannedRun
-from lib.runs.tables import DECIMALS, headlines
+from lib.runs.tables import DECIMALS, headlines, measured
 
 PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
 FIGURE_8 = {"spearman": "dev score, Spearman x 100", "spread": "[CLS] lengths: deviation, % of their mean"}
@@ -137,7 +137,7 @@ def measure(
     *,
     sums: Mapping[str, Sequence[str]],
     note: str,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
     """Score every encoder of every seed, and read E_CLS and attention of those that are no sum; publish all three.
 
     Args:
@@ -145,7 +145,7 @@ def measure(
 
     Returns:
         Result rows of this run; E_CLS (ENERGY_COLUMNS) and shares of attention (SHARE_COLUMNS) of profile small, or of
-        this run where that has nothing; x 100.
+        this run where that has nothing; x 100; and where the latter two come from.
     """
     first = pd.DataFrame([{"method": "untuned, cls", "seed": "", "run_id": "", "run": untuned}])
     scores, energies, shares = [], [], []
@@ -164,19 +164,14 @@ def measure(
     rows = pd.concat(scores, ignore_index=True)
     plan.publish(rows, PAPER, note)
     about = "first sentences of the dev pairs, without dropout; layers from 1; x 100."
-    energy = _published(plan, pd.concat(energies), "jtcse_cls_energy", f"E_CLS (JTCSE, Eq. 6) of two readings, {about}")
+    note = f"E_CLS (JTCSE, Eq. 6) of two readings, {about}"
+    energy, _ = measured(plan, pd.concat(energies), "jtcse_cls_energy", note)
     note = f"Share of attention that groups of tokens receive, {about}"
-    return rows, energy, _published(plan, pd.concat(shares), "jtcse_token_shares", note)
+    share, source = measured(plan, pd.concat(shares), "jtcse_token_shares", note)
+    return rows, energy.astype({"seed": str}), share.astype({"seed": str}), source
 
 
-def _published(plan: Plan, here: pd.DataFrame, name: str, note: str) -> pd.DataFrame:
-    """Publish rows, and give those of profile small, or these where it has none."""
-    plan.publish(here, name, note)
-    known = store.published("small", name, columns=list(here))
-    return (known if len(known) else here).astype({"seed": str})
-
-
-def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """JTCSE's Figure 8: the dev score after training without the last LayerNorms, and how unlike the lengths of [CLS]
     vectors are; published as jtcse_dev.
 
@@ -185,7 +180,7 @@ def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) ->
 
     Returns:
         For `figures.seed_bands`: backbone, method, seed, step (layers without LayerNorms), and the quantities of FIGURE_8,
-        of profile small, or of this run where that has nothing.
+        of profile small, or of this run where that has nothing; and where they come from.
     """
     here = store.dev_rows(done, paper=PAPER).assign(table="Figure 8")
     spreads = []
@@ -194,15 +189,12 @@ def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) ->
         spreads.append(100 * float(np.mean([x.std() / x.mean() for x in lengths])))
     other = {"protocol": "first sentences", "aggregation": "both encoders", "metric": "spread", "value": spreads}
     here = pd.concat([here, here.assign(**other)], ignore_index=True)
-    plan.publish(
-        here, f"{PAPER}_dev", "Figure 8: trained without the last LayerNorms; spread: deviation of [CLS] lengths in %."
-    )
-    known = store.published("small", f"{PAPER}_dev").query("table == 'Figure 8'")
-    known = known if len(known) else here
+    note = "Figure 8: trained without the last LayerNorms; spread: deviation of [CLS] lengths in %."
+    known, source = measured(plan, here, f"{PAPER}_dev", note, "Figure 8")
     method, step = known.method.str.extract(r"(.*), (\d+) removed").to_numpy().T
     keys = ["backbone", "method", "seed", "step"]
     long = known.assign(method=method, step=step.astype(int), value=known.value.astype(float))
-    return long.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
+    return long.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index(), source
 
 
 def pairwise_gains(rows: pd.DataFrame, order: Sequence[str]) -> Styler:

@@ -155,6 +155,18 @@ def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_
     assert axes[0].get_yscale() == "log" and axes[1].get_yscale() == "linear"
 
 
+def test_what_a_step_is_can_be_named():
+    axes = figures.seed_bands(BANDS, {"norm": "gradients"}, xlabel="layers").axes
+    assert [ax.get_xlabel() for ax in axes] == ["layers"]
+
+
+def test_kinds_of_tokens_are_named_once_whatever_panel_has_them():
+    other = SHARES.assign(backbone="second", group=SHARES.group.replace("y", "z"))
+    figure = figures.token_shares(pd.concat([SHARES.assign(backbone="first"), other]))
+    (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == ["x", "y", "z", "uniform attention"]
+
+
 def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     frame = pd.DataFrame(
         {"encoder": "a", "x": range(6), "y": 0.0, "label": list("uuuvvv"), "cluster": [1, 1, 1, 0, 0, 2]}

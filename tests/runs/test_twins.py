@@ -110,7 +110,7 @@ def test_scores_energies_and_shares_of_every_encoder_are_published_with_layers_f
     monkeypatch.setattr(plan, "publish", lambda frame, name, note: published.setdefault(name, frame))
     untuned = SentenceEncoder.from_pretrained(tiny_bert)
     sums = {"both": ["SimCSE I", "SimCSE II"]}
-    rows, energies, shares = twins.measure(plan, trained, untuned, sentences[:5], sums=sums, note="n")
+    rows, energies, shares, _ = twins.measure(plan, trained, untuned, sentences[:5], sums=sums, note="n")
     assert rows.groupby("seed", sort=False).method.nunique().to_dict() == {"": 1, "1": 6, "2": 6}
     assert list(published["jtcse_cls_energy"]) == COLUMNS and set(published["jtcse_cls_energy"].layer) == {1, 2}
     single = published["jtcse_cls_energy"].groupby(["reading", "seed"], sort=False).encoder.unique()
@@ -121,20 +121,13 @@ def test_scores_energies_and_shares_of_every_encoder_are_published_with_layers_f
     assert set(energies.backbone) != {untuned.backbone.config._name_or_path} and len(shares)  # what was published
 
 
-def test_published_rows_are_shown_and_where_there_are_none_those_of_this_run(monkeypatch, done):
-    plan, _ = done
-    here = pd.DataFrame([("n", "untuned", "", "layer output", 1, 9.0, "")], columns=COLUMNS)
-    for known, shown in ((here.assign(value=7.0), 7.0), (here[:0], 9.0)):
-        monkeypatch.setattr(runs.store, "published", lambda profile, name, columns, known=known: known)
-        assert twins._published(plan, here, "jtcse_cls_energy", "n").value.tolist() == [shown]
-
-
 def test_figure_8_has_dev_scores_and_the_spread_of_both_encoders_lengths(done, sentences, monkeypatch):
     (plan, trained), published = done, []
     monkeypatch.setattr(plan, "publish", lambda *arguments: published.append(arguments))
-    monkeypatch.setattr(runs.store, "published", lambda profile, name: pd.DataFrame(columns=runs.ROW_COLUMNS))
+    monkeypatch.setattr(runs.store, "published", lambda profile, name, columns: pd.DataFrame(columns=columns))
     joint = trained[trained.method == "JTCSE"].assign(method="JTCSE, 2 removed")
-    found = twins.without_layer_norms(plan, joint, sentences[:6])
+    found, source = twins.without_layer_norms(plan, joint, sentences[:6])
+    assert source == "profile demo"
     assert found[["method", "seed", "step"]].to_numpy().tolist() == [["JTCSE", 1, 2], ["JTCSE", 2, 2]]
     for one, run in zip(found.itertuples(), joint.run, strict=True):
         lengths = [np.linalg.norm(encoder.encode(sentences[:6]), axis=1) for encoder in run.encoder().encoders]
@@ -143,8 +136,9 @@ def test_figure_8_has_dev_scores_and_the_spread_of_both_encoders_lengths(done, s
     ((rows, name, _),) = published
     assert name == "jtcse_dev" and set(rows.table) == {"Figure 8"} and len(rows) == 4
     earlier = rows[rows.seed == 2].assign(backbone="another")
-    monkeypatch.setattr(runs.store, "published", lambda profile, name: earlier)
-    assert twins.without_layer_norms(plan, joint[:0], sentences).backbone.tolist() == ["another"]
+    monkeypatch.setattr(runs.store, "published", lambda profile, name, columns: earlier)
+    found, source = twins.without_layer_norms(plan, joint[:0], sentences)
+    assert found.backbone.tolist() == ["another"] and source == "profile small, Figure 8"
 
 
 def test_pairwise_gains_by_hand():
