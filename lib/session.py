@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.metadata
 import os
@@ -51,6 +52,17 @@ def git_commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{commit}+" if changed else commit
+
+
+def give_back_memory() -> None:
+    """Hand freed heap memory back to the system. glibc does that when asked; where it is not there, nothing happens."""
+    if trim := _malloc_trim():
+        trim(0)
+
+
+@functools.cache
+def _malloc_trim() -> Any:
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
 
 
 def device_name() -> str:

@@ -23,6 +23,7 @@ from lib.encoders.pooling import POOLINGS, PROMPT
 from lib.encoders.saved import check_nothing_else, load_backbone, write_modules
 from lib.encoders.weights import check_vectors
 from lib.progress import progress
+from lib.session import give_back_memory
 
 
 class SentenceEncoder(nn.Module):
@@ -283,6 +284,8 @@ class SentenceEncoder(nn.Module):
                 bar.update(len(batch))
                 if on_share:
                     on_share(len(batch) / len(distinct))
+                if self.device.type == "cpu":
+                    give_back_memory()  # batches of ever new shapes leave 140 MiB of holes in the heap otherwise
             bar.close()
         return vectors if len(distinct) == len(rows) else vectors[rows]
 

@@ -34,7 +34,7 @@ def reason(error: Exception, source: str) -> str:
 
 def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
     """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
-    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    broken = [name for name, weight in model.named_parameters() if not all(end.isfinite() for end in weight.aminmax())]
     shapes = sorted(report["mismatched_keys"])  # name, shape in the file, shape of the configuration
     if shapes:
         name, saved, configured = shapes[0]
