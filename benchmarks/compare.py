@@ -3,7 +3,7 @@
 Every measurement is a fresh process (so that peak memory is its own); the two sides take turns for several rounds,
 and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
 
-    python benchmarks/compare.py training   [--shape bert-base] [--rounds 5] [--steps 12]
+    python benchmarks/compare.py training|training-bf16 [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation|maps --data-dir DIR [--shape minilm] [--rounds 3]
     python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
@@ -61,7 +61,9 @@ def some_sentences(n: int, corpus: str) -> list[str]:
     return [sentences[i] for i in np.random.default_rng(0).permutation(len(sentences))[:n]]
 
 
-def train_ours(backbone: Path, steps: int, corpus_name: str, method_name: str = "simcse", **arguments) -> list[float]:
+def train_ours(
+    backbone: Path, steps: int, corpus_name: str, method_name: str = "simcse", precision: str = "fp32", **arguments
+) -> list[float]:
     """Seconds of each step: batch assembly, forward, backward, clipping, update, schedule."""
     from lib import training
     from lib.config import RunConfig
@@ -70,7 +72,7 @@ def train_ours(backbone: Path, steps: int, corpus_name: str, method_name: str = 
 
     config = RunConfig(
         backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none",
-        method=method_name, method_arguments=arguments,
+        method=method_name, method_arguments=arguments, precision=precision,
     )  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(backbone)
     method = config.spec.build(encoder, config.method_arguments)
@@ -83,7 +85,7 @@ def train_ours(backbone: Path, steps: int, corpus_name: str, method_name: str = 
     return [b - a for a, b in zip(marks, marks[1:], strict=False)]
 
 
-def train_peer(backbone: Path, steps: int, corpus_name: str) -> list[float]:
+def train_peer(backbone: Path, steps: int, corpus_name: str, precision: str = "fp32") -> list[float]:
     """sentence-transformers' own SimCSE recipe: the same sentence twice, MultipleNegativesRankingLoss."""
     from datasets import Dataset
     from sentence_transformers import (
@@ -121,6 +123,7 @@ def train_peer(backbone: Path, steps: int, corpus_name: str) -> list[float]:
             save_strategy="no",
             report_to=[],
             use_cpu=True,
+            bf16=precision == "bf16",
             disable_tqdm=True,
         )
         trainer = SentenceTransformerTrainer(
@@ -247,6 +250,8 @@ SIDES = {
     ("jtcse", "peer"): train_two,
     ("training", "ours"): train_ours,
     ("training", "peer"): train_peer,
+    ("training-bf16", "ours"): partial(train_ours, precision="bf16"),
+    ("training-bf16", "peer"): partial(train_peer, precision="bf16"),
     ("micse", "ours"): train_micse,
     ("micse", "peer"): train_ours,
     ("ami", "ours"): partial(train_micse, queue_size=0),

@@ -3,7 +3,7 @@
 Same modules, same weights, same result as the backbone's own forward (to floating-point noise); only what no one
 reads is left out. Linear layers, LayerNorms and dropout run on the real tokens, packed into one matrix [T, H]; only
 the attention product itself sees the padded [N, heads, L, d]. Where the embedding is the [CLS] vector, the last layer
-computes keys and values for all tokens and everything else for one token per sentence.
+computes one token per sentence, and no token's key or value: see `_first_tokens`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class AttentionInputs:
     """Asks a forward pass for what the first token sees in these layers (0-based), without changing the pass.
 
     After it `captured[layer]` is (hidden [N, H], query [N, heads, 1, d], key, value [N, heads, L, d], keys): the first
-    token before the layer, its query, what it may look at, and which places those are ([N, 1, 1, L] bool, None: all).
+    token before the layer, its query, what it may look at, and which places those are ([N, 1, 1, L] bool, None: all); at
+    the other places key and value are arbitrary.
     """
 
     layers: tuple[int, ...]
@@ -84,8 +85,7 @@ def last_hidden(
     hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
     for at, layer in enumerate(backbone.encoder.layer):
         if at == last and first_only and last_map != last:
-            first = Tokens(tokens.keep.new_ones(len(input_ids), 1))
-            return _layer(layer, hidden, tokens, first, hidden[tokens.starts()], at=at, inputs=inputs).unsqueeze(1)
+            return _first_tokens(layer, hidden, tokens, at=at, inputs=inputs).unsqueeze(1)
         after = tokens if at < last_map else real  # padding goes with the last map that is read
         hidden = _layer(layer, hidden, tokens, tokens, at=at, maps=maps, inputs=inputs, after=after)
         tokens = after
@@ -132,6 +132,35 @@ class Tokens:
         self.keep = torch.ones_like(keep) if compute_padding else keep
         self.index = self.keep.flatten().nonzero().squeeze(1)
         self.is_full = len(self.index) == keep.numel()
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def split(self, x: Tensor, heads: int) -> Tensor:
+        """[T, heads * d] -> [N, heads, L, d]; what stands at the padding is arbitrary: attention must not look there."""
+        rows, shape = x.view(-1, x.size(-1) // heads), (len(self.keep), heads, self.keep.size(1), -1)
+        if not len(rows):  # no token is wanted anywhere
+            return self.unpack(x).view(shape)
+        return _Taken.apply(rows, *self._orders(heads)).view(shape)
+
+    def merge(self, x: Tensor) -> Tensor:
+        """[N, heads, L, d] -> [T, heads * d]."""
+        heads, size = x.size(1), x.size(3)
+        return _Kept.apply(x.reshape(-1, size), self._orders(heads)[1]).view(-1, heads * size)
+
+    def _orders(self, heads: int) -> tuple[Tensor, Tensor]:
+        """The row of [T * heads] at each place of [N * heads * L], and the other way round."""
+        if heads not in self._known:
+            number, length = self.keep.shape
+            head = torch.arange(heads, device=self.keep.device)
+            row = (self.keep.flatten().cumsum(0) - 1).clamp(min=0).view(number, 1, length)  # at the padding: one before
+            at_place = row * heads + head.view(1, heads, 1)
+            sentence, place = self.index.div(length, rounding_mode="floor"), self.index % length
+            at_row = (sentence.unsqueeze(1) * heads + head) * length + place.unsqueeze(1)
+            self._known[heads] = at_place.flatten(), at_row.flatten()
+        return self._known[heads]
+
+    def attended(self) -> Tensor | None:
+        """`keys` for attention: [N, 1, 1, L], or None."""
+        return None if self.keys is None else self.keys[:, None, None, :]
 
     def starts(self) -> Tensor:
         """Where the first token of every sentence lies in the packed rows [N]."""
@@ -168,18 +197,12 @@ def _layer(
     leave the layer (the map has them all).
     """
     attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
-    heads = attention.num_attention_heads
-
-    def split(x: Tensor, places: Tokens) -> Tensor:
-        return places.unpack(x).unflatten(-1, (heads, -1)).transpose(1, 2)  # [N, heads, L, d]
-
-    query, key = split(attention.query(rows), queries), split(attention.key(hidden), tokens)
-    value = split(attention.value(hidden), tokens)
-    keys = None if tokens.keys is None else tokens.keys[:, None, None, :]
+    heads, keys = attention.num_attention_heads, tokens.attended()
+    query, key = queries.split(attention.query(rows), heads), tokens.split(attention.key(hidden), heads)
+    value = tokens.split(attention.value(hidden), heads)
     dropout = attention.dropout.p if attention.training else 0.0
     if inputs is not None and at in inputs.layers:
-        first_hidden = rows if query_hidden is not None else hidden[tokens.starts()]
-        inputs.captured[at] = first_hidden, query[:, :, :1], key, value, keys
+        inputs.captured[at] = hidden[tokens.starts()], query[:, :, :1], key, value, keys
     if maps is not None and at in maps.layers:
         probabilities = _probabilities(query, key, keys, dropout)
         maps.captured[at] = probabilities if queries.is_full else probabilities * queries.keep[:, None, :, None]
@@ -188,9 +211,65 @@ def _layer(
         context = _attend(query, key, value, keys, dropout)
     if after is not None and after is not queries:
         rows, queries = after.pack(queries.unpack(rows)), after
-    context = queries.pack(context.transpose(1, 2).flatten(2))
+    context = queries.merge(context)
     attended = layer.attention.output(context, rows)
     return layer.output(layer.intermediate(attended), attended)
+
+
+def _first_tokens(
+    layer: Any, hidden: Tensor, tokens: Tokens, *, at: int = 0, inputs: AttentionInputs | None = None
+) -> Tensor:
+    """One layer for the first token of every sentence, hidden [T, H] -> [N, H], without keys and values.
+
+    A head compares its query with keys W_k h + b_k and averages values W_v h + b_v. With one query per sentence it costs
+    less to compare the states h themselves with W_k^T q, and to take W_v of their average.
+    """
+    attention, rows = layer.attention.self, hidden[tokens.starts()]
+    heads, keys = attention.num_attention_heads, tokens.attended()
+    query = attention.query(rows).unflatten(-1, (heads, -1))  # [N, heads, d]
+    if inputs is not None and at in inputs.layers:
+        key, value = (tokens.split(part(hidden), heads) for part in (attention.key, attention.value))
+        inputs.captured[at] = rows, query.unsqueeze(2), key, value, keys
+    to_key, to_value = (part.weight.unflatten(0, (heads, -1)) for part in (attention.key, attention.value))
+    key_bias, value_bias = (part.bias.unflatten(0, (heads, -1)) for part in (attention.key, attention.value))
+    states = tokens.unpack(hidden)  # [N, L, H]
+    scores = torch.einsum("nhd,hds->nhs", query, to_key) @ states.transpose(1, 2)  # [N, heads, L]
+    scores = (scores + (query * key_bias).sum(-1, keepdim=True)) * query.size(-1) ** -0.5
+    if keys is not None:
+        scores = scores.masked_fill(~keys.squeeze(2), torch.finfo(scores.dtype).min)
+    probabilities = drop(scores.float().softmax(-1), attention.dropout.p if attention.training else 0.0)
+    average = probabilities.to(states.dtype) @ states  # [N, heads, H]
+    context = torch.einsum("nhs,hds->nhd", average, to_value) + probabilities.sum(-1, keepdim=True) * value_bias
+    attended = layer.attention.output(context.flatten(1).to(states.dtype), rows)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+class _Kept(torch.autograd.Function):
+    """places[at_row], no place twice: so its gradient is a copy, and not PyTorch's sum row by row."""
+
+    @staticmethod
+    def forward(ctx: Any, places: Tensor, at_row: Tensor) -> Tensor:
+        ctx.save_for_backward(at_row)
+        ctx.number = len(places)
+        return places.index_select(0, at_row)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        zeros = gradient.new_zeros(ctx.number, gradient.size(1))
+        return zeros.index_copy(0, *ctx.saved_tensors, gradient), None
+
+
+class _Taken(torch.autograd.Function):
+    """rows[at_place], where at_row says for each row the one place whose gradient it gets; the other places get none."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, at_place: Tensor, at_row: Tensor) -> Tensor:
+        ctx.save_for_backward(at_row)
+        return rows.index_select(0, at_place)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient.index_select(0, *ctx.saved_tensors), None, None
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, dropout: float) -> Tensor:
@@ -207,7 +286,12 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, drop
 
 def _probabilities(query: Tensor, key: Tensor, keys: Tensor | None, dropout: float) -> Tensor:
     """What attention weighs the values with, after dropout, in float32: [N, heads, L, L]."""
-    scores = query @ key.transpose(-1, -2) * query.size(-1) ** -0.5
-    if keys is not None:
-        scores = scores.masked_fill(~keys, torch.finfo(scores.dtype).min)
+    scale = query.size(-1) ** -0.5
+    if keys is None:
+        scores = query @ key.transpose(-1, -2) * scale
+    else:  # scaled and masked in the product itself: no further pass over [N, heads, L, L]
+        mask = torch.zeros_like(keys, dtype=query.dtype).masked_fill_(~keys, torch.finfo(query.dtype).min)
+        mask = mask.expand(-1, query.size(1), -1, -1).flatten(0, 1)
+        scores = torch.baddbmm(mask, query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2), alpha=scale)
+        scores = scores.unflatten(0, query.shape[:2])
     return drop(scores.float().softmax(-1), dropout)

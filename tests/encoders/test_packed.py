@@ -175,7 +175,7 @@ def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypa
     monkeypatch.setattr(packed, "_attend", lambda *args: calls.append(1) or real(*args))
     for layers, expected in (((0,), 1), ((1,), 1), ((0, 1), 0)):
         maps = packed.AttentionMaps(layers)
-        packed.last_hidden(backbone, ids, mask, first_only=True, maps=maps)
+        packed.last_hidden(backbone, ids, mask, first_only=False, maps=maps)
         assert len(calls) == expected and set(maps.captured) == set(layers)
         calls.clear()
 
