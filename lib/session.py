@@ -55,14 +55,19 @@ def git_commit() -> str:
 
 
 def give_back_memory() -> None:
-    """Hand freed heap memory back to the system. glibc does that when asked; where it is not there, nothing happens."""
+    """Hand freed heap memory back to the system. glibc does that when asked; elsewhere nothing happens."""
     if trim := _malloc_trim():
         trim(0)
 
 
 @functools.cache
 def _malloc_trim() -> Any:
-    return getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, TypeError, AttributeError):  # a static Python, Windows, another C library
+        return None
+    trim.argtypes = [ctypes.c_size_t]
+    return trim
 
 
 def device_name() -> str:

@@ -701,6 +701,7 @@ JSON = [
         "no loadable model",
     ),
     ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
+    ("config.json", {"intermediate_size": 0}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
     ("config.json", {"layer_norm_eps": -1.0}, "its vectors are not finite"),
     ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
     ("config.json", "[]", "config.json is damaged: it holds a list"),

@@ -2,7 +2,8 @@
 
 The arithmetic is PyTorch's; 16 random bits per entry take the place of a random float, so the rate p is a multiple of
 1 / 65536 (0.1 becomes 0.1000061), and kept entries are scaled by 1 / (1 - p) for just that p. Fused attention keeps
-PyTorch's own: inputs of more than 128 tokens, passes without gradient, the backbone's own forward pass.
+PyTorch's own: inputs of more than 128 tokens, passes without gradient, the backbone's own forward pass; but for a last
+layer of which [CLS] alone is read (`packed.py`).
 """
 
 from __future__ import annotations

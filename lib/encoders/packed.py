@@ -3,7 +3,7 @@
 Same modules, same weights, same result as the backbone's own forward (to floating-point noise); only what no one
 reads is left out. Linear layers, LayerNorms and dropout run on the real tokens, packed into one matrix [T, H]; only
 the attention product itself sees the padded [N, heads, L, d]. Where the embedding is the [CLS] vector, the last layer
-computes one token per sentence, and no token's key or value: see `_first_tokens`.
+computes one token per sentence, and no token's key or value unless somebody asks for them: see `_first_tokens`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def supports(backbone: nn.Module) -> bool:
 
 @dataclass
 class AttentionMaps:
-    """Asks a forward pass for the attention of these layers (0-based); all other layers stay on fused attention.
+    """Asks a forward pass for the attention of these layers (0-based); the other layers stay as they are.
 
     After the pass `probabilities()` is [layers, N, heads, L, L]: what the values were weighted with, after dropout
     while training, with gradient. Padded keys have 0. Padded queries have 0 too, unless `padded_queries` also computes
@@ -84,7 +84,7 @@ def last_hidden(
     last = len(backbone.encoder.layer) - 1
     hidden = tokens.pack(backbone.embeddings(input_ids=input_ids))
     for at, layer in enumerate(backbone.encoder.layer):
-        if at == last and first_only and last_map != last:
+        if at == last and first_only and last_map != last and _has_plain_keys(layer):
             return _first_tokens(layer, hidden, tokens, at=at, inputs=inputs).unsqueeze(1)
         after = tokens if at < last_map else real  # padding goes with the last map that is read
         hidden = _layer(layer, hidden, tokens, tokens, at=at, maps=maps, inputs=inputs, after=after)
@@ -135,15 +135,20 @@ class Tokens:
         self._known: dict[int, tuple[Tensor, Tensor]] = {}
 
     def split(self, x: Tensor, heads: int) -> Tensor:
-        """[T, heads * d] -> [N, heads, L, d]; what stands at the padding is arbitrary: attention must not look there."""
+        """[T, heads * d] -> [N, heads, L, d]; what stands at the padding is arbitrary: attention must not look there, and
+        nothing that it gives there may be read."""
         rows, shape = x.view(-1, x.size(-1) // heads), (len(self.keep), heads, self.keep.size(1), -1)
-        if not len(rows):  # no token is wanted anywhere
+        if not len(rows):  # no token is wanted anywhere: zeros that know where they come from
             return self.unpack(x).view(shape)
         return _Taken.apply(rows, *self._orders(heads)).view(shape)
 
     def merge(self, x: Tensor) -> Tensor:
         """[N, heads, L, d] -> [T, heads * d]."""
         heads, size = x.size(1), x.size(3)
+        places = x.transpose(1, 2)
+        if places.is_contiguous():  # as fused attention gives it
+            places = places.reshape(-1, heads * size)
+            return places if self.is_full else _Kept.apply(places, self.index)
         return _Kept.apply(x.reshape(-1, size), self._orders(heads)[1]).view(-1, heads * size)
 
     def _orders(self, heads: int) -> tuple[Tensor, Tensor]:
@@ -151,7 +156,7 @@ class Tokens:
         if heads not in self._known:
             number, length = self.keep.shape
             head = torch.arange(heads, device=self.keep.device)
-            row = (self.keep.flatten().cumsum(0) - 1).clamp(min=0).view(number, 1, length)  # at the padding: one before
+            row = (self.keep.flatten().cumsum(0) - 1).clamp(min=0).view(number, 1, length)  # at the padding: any
             at_place = row * heads + head.view(1, heads, 1)
             sentence, place = self.index.div(length, rounding_mode="floor"), self.index % length
             at_row = (sentence.unsqueeze(1) * heads + head) * length + place.unsqueeze(1)
@@ -234,7 +239,10 @@ def _first_tokens(
     key_bias, value_bias = (part.bias.unflatten(0, (heads, -1)) for part in (attention.key, attention.value))
     states = tokens.unpack(hidden)  # [N, L, H]
     scores = torch.einsum("nhd,hds->nhs", query, to_key) @ states.transpose(1, 2)  # [N, heads, L]
-    scores = (scores + (query * key_bias).sum(-1, keepdim=True)) * query.size(-1) ** -0.5
+    shift = (query * key_bias).sum(
+        -1, keepdim=True
+    )  # the same for all tokens: it moves nothing, and keeps b_k in the graph
+    scores = (scores + shift) * query.size(-1) ** -0.5
     if keys is not None:
         scores = scores.masked_fill(~keys.squeeze(2), torch.finfo(scores.dtype).min)
     probabilities = drop(scores.float().softmax(-1), attention.dropout.p if attention.training else 0.0)
@@ -242,6 +250,12 @@ def _first_tokens(
     context = torch.einsum("nhs,hds->nhd", average, to_value) + probabilities.sum(-1, keepdim=True) * value_bias
     attended = layer.attention.output(context.flatten(1).to(states.dtype), rows)
     return layer.output(layer.intermediate(attended), attended)
+
+
+def _has_plain_keys(layer: Any) -> bool:
+    """Whether keys and values are a weight and a bias, and nothing that was wrapped around them."""
+    parts = layer.attention.self.key, layer.attention.self.value
+    return all(type(part) is nn.Linear and part.bias is not None for part in parts)
 
 
 class _Kept(torch.autograd.Function):
@@ -260,7 +274,8 @@ class _Kept(torch.autograd.Function):
 
 
 class _Taken(torch.autograd.Function):
-    """rows[at_place], where at_row says for each row the one place whose gradient it gets; the other places get none."""
+    """rows[at_place], where at_row says for each row the one place whose gradient it gets. That of the other places is
+    dropped: it is 0, since padded keys weigh nothing and padded queries are not read."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, at_place: Tensor, at_row: Tensor) -> Tensor:

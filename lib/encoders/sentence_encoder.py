@@ -278,14 +278,15 @@ class SentenceEncoder(nn.Module):
         batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
-            for batch in token_batches(np.array([len(x) for x in ids], dtype=np.int64), batch_tokens):
+            lengths = np.array([len(x) for x in ids], dtype=np.int64)
+            for at, batch in enumerate(token_batches(lengths, batch_tokens)):
+                if at and self.device.type == "cpu":
+                    give_back_memory()  # batches of ever new shapes leave some 120 MiB of holes in the heap otherwise
                 inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
                 vectors[batch] = self(*inputs).float().cpu().numpy()
                 bar.update(len(batch))
                 if on_share:
                     on_share(len(batch) / len(distinct))
-                if self.device.type == "cpu":
-                    give_back_memory()  # batches of ever new shapes leave 140 MiB of holes in the heap otherwise
             bar.close()
         return vectors if len(distinct) == len(rows) else vectors[rows]
 

@@ -34,7 +34,6 @@ def reason(error: Exception, source: str) -> str:
 
 def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
     """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
-    broken = [name for name, weight in model.named_parameters() if not all(end.isfinite() for end in weight.aminmax())]
     shapes = sorted(report["mismatched_keys"])  # name, shape in the file, shape of the configuration
     if shapes:
         name, saved, configured = shapes[0]
@@ -42,7 +41,8 @@ def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
             f"its config.json and its weights do not belong together: {name} has the shape {list(saved)} in the file and "
             f"{list(configured)} by the configuration"
         )
-    if broken:
+    weights = {name: weight for name, weight in model.named_parameters() if weight.numel()}
+    if broken := [name for name, weight in weights.items() if not all(end.isfinite() for end in weight.aminmax())]:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
     if not model.get_input_embeddings().weight.any():
         return "all its word vectors are 0; the file is damaged"

@@ -178,6 +178,27 @@ def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypa
         packed.last_hidden(backbone, ids, mask, first_only=False, maps=maps)
         assert len(calls) == expected and set(maps.captured) == set(layers)
         calls.clear()
+    packed.last_hidden(backbone, ids, mask, first_only=True)
+    assert len(calls) == len(backbone.encoder.layer) - 1  # the last one has no keys to attend to
+
+
+def test_wrapped_keys_and_values_are_called(case):
+    backbone, ids, mask = case
+    expected = packed.last_hidden(backbone, ids, mask, first_only=True)
+    attention = backbone.encoder.layer[-1].attention.self
+    attention.value = torch.nn.Sequential(attention.value)  # as adapters do
+    wrapped = packed.last_hidden(backbone, ids, mask, first_only=True)
+    torch.testing.assert_close(wrapped, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("first_only", [True, False])
+def test_bf16_is_as_near_to_the_backbone_as_its_own_bf16(case, first_only):
+    backbone, ids, mask = case
+    exact = backbone(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        theirs = backbone(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0].float()
+        ours = packed.last_hidden(backbone, ids, mask, first_only=first_only)[:, 0].float()
+    assert (ours - exact).norm() < 2 * (theirs - exact).norm()
 
 
 def test_only_wanted_tokens_leave_the_last_layer(tiny_bert, sentences):
@@ -192,4 +213,13 @@ def test_only_wanted_tokens_leave_the_last_layer(tiny_bert, sentences):
         wanted = packed.Tokens(tokens.keep & (random < share))
         some = packed.run_layers(layers, hidden, tokens, wanted=wanted)
         assert some.shape == (int(wanted.keep.sum()), 32)
-        torch.testing.assert_close(some, whole[wanted.keep[tokens.keep]], rtol=1e-4, atol=1e-5)
+        expected = whole[wanted.keep[tokens.keep]]
+        torch.testing.assert_close(some, expected, rtol=1e-4, atol=1e-5)
+        if not share:
+            continue
+        weights, parameters = torch.linspace(-1, 1, 32), list(layers.parameters())
+        gradients = [
+            torch.autograd.grad((x * weights).pow(2).sum(), parameters, retain_graph=True) for x in (some, expected)
+        ]
+        for a, b in zip(*gradients, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
