@@ -112,3 +112,16 @@ def test_the_commit_is_that_of_the_code_that_runs(repository):
     session.git_commit.cache_clear()
     assert session.git_commit() == commit + "+"
     session.git_commit.cache_clear()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_glibc_is_asked_to_give_memory_back():
+    assert session._malloc_trim()(0) in (0, 1)  # whether it had any
+
+
+def test_without_glibc_nothing_happens(monkeypatch):
+    session._malloc_trim.cache_clear()
+    monkeypatch.setattr(session.ctypes, "CDLL", lambda name: object())
+    session.give_back_memory()
+    monkeypatch.undo()
+    session._malloc_trim.cache_clear()

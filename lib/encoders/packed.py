@@ -241,7 +241,7 @@ def _first_tokens(
     scores = torch.einsum("nhd,hds->nhs", query, to_key) @ states.transpose(1, 2)  # [N, heads, L]
     shift = (query * key_bias).sum(
         -1, keepdim=True
-    )  # the same for all tokens: it moves nothing, and keeps b_k in the graph
+    )  # equal for all tokens: no effect, but b_k stays in the graph (DDP)
     scores = (scores + shift) * query.size(-1) ** -0.5
     if keys is not None:
         scores = scores.masked_fill(~keys.squeeze(2), torch.finfo(scores.dtype).min)

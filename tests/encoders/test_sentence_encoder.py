@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lib.checks import EncoderError
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, sentence_encoder
 from lib.encoders.heads import projection_head
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.pooling import POOLINGS, masked_mean
@@ -306,3 +306,12 @@ def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
     assert load(folder).fingerprint() == plain
     assert load(folder).fingerprint(("model*.safetensors",)) != with_head
     assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)
+
+
+def test_memory_is_given_back_between_batches(tiny_bert, sentences, monkeypatch):
+    encoder, given = SentenceEncoder.from_pretrained(tiny_bert), []
+    monkeypatch.setattr(sentence_encoder, "give_back_memory", lambda: given.append(1))
+    encoder.encode(sentences[:4])
+    assert not given  # one batch
+    encoder.encode(sentences[:4], batch_tokens=1)
+    assert len(given) == len(set(sentences[:4])) - 1
