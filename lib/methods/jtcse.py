@@ -16,9 +16,9 @@ from lib.methods.tncse import TNCSE, TNCSEArguments
 BRANCHES = ("carried", "last")
 TNCSE_TERMS = {"cross_attention_layers": 0, "coin": False}
 CONTROLS = {
-    "NCE": TNCSE_TERMS | {"icnce_weight": 0.0, "ictm_weight": 0.0},
+    "NCE": TNCSE_TERMS | {"icnce_weight": 0.0, "ictm_weight": 0.0},  # nothing between the encoders: each is trained on
     "TNCSE": TNCSE_TERMS,
-}  # NCE: each trained on
+}
 
 
 @dataclass(frozen=True)
