@@ -3,7 +3,7 @@
 Every measurement is a fresh process (so that peak memory is its own); the two sides take turns for several rounds,
 and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
 
-    python benchmarks/compare.py training|training-bf16 [--shape bert-base] [--rounds 5] [--steps 12]
+    python benchmarks/compare.py training|training-bf16|training-default [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation|maps --data-dir DIR [--shape minilm] [--rounds 3]
     python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
@@ -252,6 +252,8 @@ SIDES = {
     ("training", "peer"): train_peer,
     ("training-bf16", "ours"): partial(train_ours, precision="bf16"),
     ("training-bf16", "peer"): partial(train_peer, precision="bf16"),
+    ("training-default", "ours"): partial(train_ours, precision="bf16"),
+    ("training-default", "peer"): train_peer,  # fp32, which its trainer takes unless it is told otherwise
     ("micse", "ours"): train_micse,
     ("micse", "peer"): train_ours,
     ("ami", "ours"): partial(train_micse, queue_size=0),
