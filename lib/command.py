@@ -34,6 +34,9 @@ def ended(command: Callable[[], int]) -> int:
     except OSError as error:
         say(refusal(error))
         return REFUSED
+    except UnicodeEncodeError as error:  # a name of bytes that are no text, which some library has to write
+        say(f"{os.fsencode(str(error.object))!r} is no text in UTF-8: choose another name.")
+        return REFUSED
     except KeyboardInterrupt:
         say("Interrupted; start the same command again: what is finished is kept, and an interrupted run resumes.")
         return INTERRUPTED

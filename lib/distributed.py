@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
 from torch import Tensor
 
+from lib.checks import ConfigError
+
+VARIABLES = (
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "ACCELERATE_USE_CPU",
+    "ACCELERATE_TORCH_DEVICE",
+)
+
 
 def processes() -> PartialState:
-    """This process among those that `accelerate launch` started; joins them at the first call."""
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
+    """This process among those that `accelerate launch` started; joins them at the first call.
+
+    Raises:
+        ConfigError: the environment names a group that cannot be joined.
+    """
+    try:
+        return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
+    except (ValueError, RuntimeError) as error:
+        given = ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ)
+        if not given:
+            raise
+        raise ConfigError(
+            f"no processes can be joined with {given} ({' '.join(str(error).split())[:160]}): unset these variables, or start "
+            "with `accelerate launch`."
+        ) from error
 
 
 class _GatherRows(torch.autograd.Function):

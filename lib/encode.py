@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from lib import paths
 from lib.checks import ConfigError, DataError, check_range
@@ -65,6 +65,7 @@ class _Output:
     """The output, what is written of it so far, and the journal."""
 
     def __init__(self, path: Path) -> None:
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # the place that a link leads to
         self.path = path
         self.partial = path.with_name(f".{path.name}.partial")  # rows in .npy form, whatever the output's form
         self.journal = path.with_name(f".{path.name}.journal")
@@ -78,7 +79,7 @@ class _Output:
         try:
             noted = json.loads(self.journal.read_text(encoding="utf8"))
             return {"content": dict(noted["content"]), "rows": int(noted["rows"]), "ours": dict(noted["ours"])}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
             raise DataError(
                 f"{self.journal} is damaged: delete it and {self.partial.name}, then start again."
             ) from error
@@ -107,7 +108,8 @@ class _Output:
     def begin(self, content: dict[str, Any]) -> int:
         """Room for all rows; how many of them are there from an earlier start."""
         shape = (content["lines"], content["dimensions"])
-        if self.noted["content"] == content and self.partial.is_file() and self._shape() == shape:
+        is_same = self.noted["content"] == content and self.partial.is_file() and self._shape() == shape
+        if is_same and 0 <= self.noted["rows"] <= shape[0]:
             return self.noted["rows"]
         self.note(content=content, rows=0)
         np.lib.format.open_memmap(self.partial, mode="w+", dtype=np.float32, shape=shape).flush()
@@ -159,7 +161,7 @@ def _write_parquet(target: Path, texts: Path, rows: Path) -> None:
     dimensions = np.lib.format.open_memmap(rows, mode="r").shape[1]
     kind = pa.list_(pa.float32(), dimensions)
     schema = pa.schema([("text", pa.string()), ("embedding", kind)])
-    with pq.ParquetWriter(target, schema) as writer:
+    with open(target, "wb") as file, pq.ParquetWriter(file, schema) as writer:  # a name need not be text
         for start, lines in _blocks(texts):
             vectors = np.lib.format.open_memmap(rows, mode="r")[start : start + len(lines)]
             embedding = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), type=kind)
@@ -177,9 +179,8 @@ def _blocks(texts: Path, start: int = 0) -> Iterator[tuple[int, list[str]]]:
 @contextmanager
 def _alone(output: _Output) -> Iterator[None]:
     """Nobody else writes this output. Raises DataError when somebody does."""
-    lock = FileLock(output.path.with_name(f".{output.path.name}.lock"))
     try:
-        with lock.acquire(timeout=0):
+        with paths.locked(output.path, timeout=0):
             yield
     except Timeout:
         raise DataError(f"another process is writing {output.path}: wait for it, or choose another name.") from None

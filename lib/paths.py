@@ -103,8 +103,8 @@ def model_folder(name: str) -> Path:
     return Path(cached).parent if isinstance(cached, str) else folder
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds.
+def read_json(path: Path, *, kind: type = dict) -> Any:
+    """The object that a JSON file holds, or with kind `list` its list.
 
     Raises:
         DataError: the file cannot be read, or holds something else; it is named.
@@ -115,8 +115,9 @@ def read_json(path: Path) -> dict[str, Any]:
         raise DataError(refusal(error)) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
-    if not isinstance(content, dict):
-        raise DataError(f"{path} is damaged: it holds a {type(content).__name__} where names and values are expected.")
+    if not isinstance(content, kind):
+        expected = "names and values are" if kind is dict else "a list is"
+        raise DataError(f"{path} is damaged: it holds a {type(content).__name__} where {expected} expected.")
     return content
 
 
@@ -167,6 +168,31 @@ def check_writable(folder: Path) -> None:
     except OSError as error:
         error.filename = str(place)
         raise DataError(refusal(error)) from error
+
+
+def check_no_run_around(folder: Path) -> Path:
+    """The folder, which is to be written. Raises DataError where it lies in a run or in another folder that is sealed."""
+    if around := next((place for place in Path(os.path.realpath(folder)).parents if (place / SEAL).is_file()), None):
+        raise DataError(f"{folder} lies in the finished run {around}, which stays as it is: choose another folder.")
+    return folder
+
+
+def foreign_shard(folder: Path) -> str:
+    """What is wrong with the lists (`*.safetensors.index.json`) of a model whose weights lie in several files; empty: nothing.
+
+    They may name safetensors files beside them and nothing else.
+    """
+    for index in sorted(folder.glob("*.safetensors.index.json")):
+        try:
+            names = list(read_json(index)["weight_map"].values())
+            strangers = [n for n in names if Path(n).name != n or not n.endswith(".safetensors")]
+        except DataError as error:
+            return str(error).rstrip(".")
+        except (KeyError, AttributeError, TypeError):
+            return f"{index} is damaged: it has no `weight_map` of names and files"
+        if strangers:
+            return f"{index} names {strangers[0]!r}: weights are read from safetensors files beside it alone"
+    return ""
 
 
 def is_pickled(folder: Path) -> bool:

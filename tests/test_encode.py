@@ -283,8 +283,34 @@ def test_a_damaged_gz_and_a_damaged_journal(tiny_bert, corpus_file, tmp_path, ca
     cut = tmp_path / "cut.txt.gz"
     cut.write_bytes(gzip.compress(corpus_file.read_bytes())[:200])
     assert "is truncated or damaged after line" in refused(capsys, cut, tmp_path / "out.npy", "--model", tiny_bert)
-    (tmp_path / ".out.npy.journal").write_text("{")
-    assert "is damaged: delete it" in refused(capsys, corpus_file, tmp_path / "out.npy", "--model", tiny_bert)
+    for damage in ("{", "[" * 100_000, '{"content": {}, "rows": Infinity, "ours": {}}'):
+        (tmp_path / ".out.npy.journal").write_text(damage)
+        assert "is damaged: delete it" in refused(capsys, corpus_file, tmp_path / "out.npy", "--model", tiny_bert)
+
+
+@pytest.mark.parametrize("rows", [-5, 10**9])
+def test_a_journal_of_rows_that_cannot_be_starts_anew(encoder, corpus_file, tmp_path, monkeypatch, rows):
+    target, expected = tmp_path / "out.npy", encoder.encode(corpus_file.read_text().splitlines())
+
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(encoder, "encode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            encode_file(corpus_file, target, encoder)
+    journal = tmp_path / ".out.npy.journal"
+    journal.write_text(json.dumps(json.loads(journal.read_text()) | {"rows": rows}))
+    assert encode_file(corpus_file, target, encoder) == len(expected)
+    np.testing.assert_allclose(np.load(target), expected, atol=1e-5)
+
+
+def test_a_link_is_followed_to_its_place(encoder, corpus_file, tmp_path):
+    (tmp_path / "big").mkdir()
+    (tmp_path / "out.npy").symlink_to(tmp_path / "big" / "vectors.npy")
+    encode_file(corpus_file, tmp_path / "out.npy", encoder)
+    assert (tmp_path / "out.npy").is_symlink() and len(np.load(tmp_path / "big" / "vectors.npy"))
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 def test_texts_that_change_meanwhile(encoder, corpus_file, tmp_path, monkeypatch):

@@ -35,11 +35,12 @@ from lib.data.files import manifest, read_lines
 from lib.data.labelled import load_labelled
 from lib.data.pool_writer import ask, write_pool
 from lib.data.retrieval import load_captions, load_retrieval
+from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
 from lib.runs import __main__ as run_command
-from lib.runs import running, times
+from lib.runs import leaderboard, running, times
 from lib.runs.prepare import encoder_name
 
 ROOT = paths.root()
@@ -100,6 +101,13 @@ def test_nothing_and_comments_alone_are_no_parameters():
     values = read_text("{a: 0, b: -1.5, c: 1.0e-5, d: .5, e: +3, f: 1_000, g: .inf, h: '012'}", "-y")
     assert list(values.values()) == [0, -1.5, 1e-5, 0.5, 3, 1000, float("inf"), "012"]
     assert read_assignment({"data_dir": str}, "data_dir=007") == {"data_dir": "007"}
+    texts = {
+        "a": str,
+        "b": list[str],
+    }  # the name of a file is taken as it stands, without YAML's comments and line breaks
+    for name in ("my #1 file.txt", "a\nb", " a", "null", "a: b", "", "it's"):
+        assert read_assignment(texts, f"a={name}") == {"a": name}
+    assert read_assignment(texts, "a='#1'") == {"a": "#1"} and read_assignment(texts, "b=[x] # y") == {"b": ["x"]}
 
 
 def test_a_file_of_many_names_is_read_in_seconds():
@@ -292,6 +300,27 @@ def test_nobodys_file_is_taken_for_an_output(tmp_path):
         assert jobs.single(NOTEBOOK, output=output).output == output
 
 
+def test_a_file_of_the_users_at_the_usual_place_of_an_output_stays(tmp_path):
+    output = jobs.single(NOTEBOOK).output
+    output.parent.mkdir(parents=True)
+    (tmp_path / "theirs.ipynb").write_text("my thesis")
+    for make in (
+        lambda: notebook(output),
+        lambda: output.write_text("my thesis"),
+        lambda: output.symlink_to(tmp_path / "theirs.ipynb"),
+        output.mkdir,
+    ):
+        make()
+        with pytest.raises(ConfigError, match="is there already and is no executed notebook: move it"):
+            jobs.single(NOTEBOOK)
+        output.rmdir() if output.is_dir() else output.unlink()
+    how = {"status": "failed", "reason": "", "seconds": 1.0, "parameters": "{}"}
+    notebook(output, batch=how)
+    assert jobs.single(NOTEBOOK).output == output
+    output.write_text(output.read_text()[:-9])  # a kill in the midst of writing
+    assert jobs.single(NOTEBOOK).output == output
+
+
 def test_outputs_that_cannot_be_are_refused_before_anything_runs(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     outputs = [
@@ -395,6 +424,14 @@ CORPORA = [
     ("a.txt", '{"text": "a"}\n{"text": "b"}\n', "begins a table, not sentences"),
     ("a.txt", "sent0,sent1\na b,c d\n", "begins a table, not sentences"),
     ("a.txt", "sentence\tlabel\na b\tx\n", "begins a table, not sentences"),
+    ("a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "pointer to a file of Git LFS"),
+    ("a.txt", "<!DOCTYPE html>\n<p>one sentence</p>\n", "is a web page or XML"),
+    ("a.txt", "1\tone sentence\n2\tanother sentence\n", "a number and a tab before every sentence"),
+    ("a.txt", '["a b", "c"]\n["d e", "f"]\n', "a JSON list in every line"),
+    ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as a text"),
+    ("a.csv", "premise,contradiction,entailment\na b,c d,e f\ng,h,i\n", "the column 'contradiction' would be"),
+    ("a.csv", "Query,Negative\na b,c d\ne f,g h\n", "the header has 2 columns"),
+    ("a.csv", "sent0,Hard Negatives\na b,c d\ne f,g h\n", "the column 'Hard Negatives' would be"),
     ("a.txt", "1\n2\n3\n", "all 3 rows of 'sentences' are numbers"),
     ("a.txt", "pos\nneg\n" * 8, "all 16 rows of 'sentences' are 2 labels"),
     ("a.txt", "One.\rTwo.\rThree.\rFour.\n", "carriage returns alone"),
@@ -418,6 +455,8 @@ def test_good_tables_stay_good(tmp_path):
         "word,phrase\ncat,feline\nhouse,home\n": "pairs",
         "句子1,句子2\n你好世界,世界你好\n今天,明天\n": "pairs",
         "anchor,positive\na,b\n": "pairs",
+        "Anchor,Positive,Negative\na b,c d,e f\n": "triples",
+        "sent0,sent1,hard_neg\na b,c d,e f\n": "triples",
     }
     for text, kind in tables.items():
         text = text.replace("句子1,句子2", "text1,text2")
@@ -691,6 +730,10 @@ def rewrite(folder, name, change):
 JSON = [
     ("config.json", {"is_decoder": True}, "is_decoder is set"),
     ("config.json", {"num_hidden_layers": 1}, "has 1 layers and its weights have more"),
+    ("config.json", {"num_hidden_layers": 100_000}, "asks for 100,000 layers and its weights have 2"),
+    ("config.json", {"max_position_embeddings": 100_000_000}, "asks for 100,000,000 positions and its weights have 64"),
+    ("config.json", {"add_cross_attention": True}, "add_cross_attention is set"),
+    ("config.json", {"hidden_act": "nonsense"}, "asks for 'nonsense', which the library does not know"),
     ("config.json", {"hidden_size": "a"}, "no loadable model"),
     ("config.json", {"num_attention_heads": 0}, "no loadable model"),
     ("config.json", {"pad_token_id": 999}, "no loadable model"),
@@ -716,7 +759,23 @@ JSON = [
     ("sentence_encoder.json", {"max_length": 12.5}, "max_length 12.5 must be a whole number"),
     ("sentence_encoder.json", {"max_length": "long"}, "max_length 'long' must be a whole number"),
     ("sentence_encoder.json", {"max_length": 1000}, "max_length 1000 must be a whole number of tokens, at most 64"),
+    ("sentence_encoder.json", {"max_length": 2}, "max_length 2 must be .* at least 3"),
+    ("sentence_bert_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
     ("sentence_encoder.json", {"pooling": "nope"}, "pooling 'nope' is unknown"),
+    ("sentence_encoder.json", {"pooling": []}, r"pooling \[\] is unknown"),
+    ("modules.json", '[{"type": "x.Transformer", "path": ""}, {"type": "x.LSTM", "path": "1_LSTM"}]', "step 'x.LSTM'"),
+    ("modules.json", '[{"type": "x.Dense", "path": "3_Dense"}]', "lists the step 'x.Dense' in '3_Dense'"),
+    ("modules.json", '["x"]', "lists the step ''"),
+    ("modules.json", "{}", "modules.json is damaged: it holds a dict where a list is"),
+    ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
+    (
+        "model.safetensors.index.json",
+        {"weight_map": {"a": "weights.bin"}},
+        "names 'weights.bin': weights are read from",
+    ),
+    ("model.safetensors.index.json", {"weight_map": {"a": "../model.safetensors"}}, "names '../model.safetensors'"),
+    ("model.safetensors.index.json", {"weight_map": ["a"]}, "is damaged: it has no `weight_map`"),
+    ("model.safetensors.index.json", '{"weight_map', "index.json is damaged: it is no JSON"),
     ("sentence_bert_config.json", "null", "sentence_bert_config.json is damaged: it holds a NoneType"),
     ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "is none of"),
     ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
@@ -742,6 +801,7 @@ WEIGHTS = [
     (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
     (r"layer\.0\.output\.dense\.bias$", lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
     (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as whole numbers"),
+    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: x.to(torch.float8_e4m3fn), "stored as F8_E4M3"),
     (r"(?<!word_embeddings)\.(weight|bias|gamma|beta)$", zero, "its vectors are zero"),
     (r"LayerNorm\.weight$", zero, "its vectors are (zero|the same)"),
     (r"bert\..*weight$", lambda x: x * 1e30, "its vectors are"),
@@ -759,6 +819,108 @@ def test_weights_that_cannot_be_meant(tmp_path, tiny_bert, pattern, change, word
     with pytest.raises(EncoderError, match=words) as caught:
         SentenceEncoder.from_pretrained(folder)
     one_sentence(caught)
+
+
+def test_weights_of_an_adapter_are_named(tmp_path, tiny_bert):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    adapter = {"bert.encoder.layer.0.attention.self.key.lora_A.weight": torch.ones(2, 32)}
+    save_file(load_file(folder / "model.safetensors") | adapter, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(EncoderError, match="weights that its layers do not have .*lora_A.*adapter that was not merged"):
+        SentenceEncoder.from_pretrained(folder)
+    (folder / "config.json").unlink()
+    rewrite(folder, "adapter_config.json", {"peft_type": "LORA"})
+    with pytest.raises(EncoderError, match="is an adapter alone: merge it into its model"):
+        SentenceEncoder.from_pretrained(folder)
+
+
+def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_path, tiny_bert):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    save_file(weights, folder / "part.safetensors", {"format": "pt"})
+    content = {"metadata": {}, "weight_map": dict.fromkeys(weights, "part.safetensors")}
+    rewrite(folder, "model.safetensors.index.json", content)
+    whole, parts = (SentenceEncoder.from_pretrained(place).encode(["the dog"]) for place in (tiny_bert, folder))
+    np.testing.assert_array_equal(whole, parts)
+    torch.save(weights, folder / "weights.bin")
+    content["weight_map"] = dict.fromkeys(weights, "weights.bin")
+    rewrite(folder, "model.safetensors.index.json", content)
+    for load in (SentenceEncoder.from_pretrained, lambda place: Generator.from_pretrained(str(place))):
+        with pytest.raises(EncoderError, match=r"names 'weights.bin': weights are read from safetensors files"):
+            load(folder)
+
+
+TOKENIZERS = [
+    ({"post_processor": None}, "does not put its .CLS. before a text"),
+    ({"model": {"vocab": {"dog": 500}}}, "its tokenizer has 501 entries and its weights know"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), TOKENIZERS, ids=range(len(TOKENIZERS)))
+def test_a_tokenizer_that_does_not_fit_its_model(tmp_path, tiny_bert, change, words):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    for name, value in change.items():
+        if name == "model":
+            content["model"]["vocab"] |= value["vocab"]
+        else:
+            content[name] = value
+    rewrite(folder, "tokenizer.json", json.dumps(content))
+    rewrite(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(folder)
+    one_sentence(caught)
+
+
+def test_capital_letters_that_another_library_would_lower(tmp_path, tiny_bert, tiny_roberta):
+    for backbone, keeps in ((tiny_bert, False), (tiny_roberta, True)):
+        folder = shutil.copytree(backbone, tmp_path / backbone.name)
+        rewrite(folder, "sentence_bert_config.json", {"do_lower_case": True})
+        if keeps:
+            with pytest.raises(EncoderError, match="do_lower_case is set .* and its tokenizer keeps capital letters"):
+                SentenceEncoder.from_pretrained(folder)
+        else:
+            SentenceEncoder.from_pretrained(folder)
+
+
+def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    total = ensemble.EncoderSum([encoder])
+    texts = ["the dog", "the cat"]
+    for one in (encoder, total):
+        for form in ((text for text in texts), map(str, texts), pd.Series(texts), np.array(texts), tuple(texts)):
+            np.testing.assert_allclose(one.encode(form), one.encode(texts), atol=1e-6)
+        for wrong in (None, 5, "a text", b"bytes", [1], [["a"]], [None]):
+            with pytest.raises(TypeError, match="takes a list of strings"):
+                one.encode(wrong)
+        with pytest.raises(TypeError, match="text 1 holds half a character"):
+            one.encode(["a", "b \ud800"])
+    with pytest.raises(ConfigError, match="batch_tokens must be int"):
+        encoder.encode(texts, batch_tokens="8")
+
+
+def test_a_loop_of_links_is_no_encoder(tmp_path, saved_sum):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(EncoderError, match="neither an existing folder nor a hub name"):
+        runs.open_encoder(str(tmp_path / "loop"))
+    folder = shutil.copytree(saved_sum, tmp_path / "sum")
+    (folder / "loop").symlink_to("loop")
+    rewrite(folder, ensemble.LIST, '{"encoders": ["loop"], "weights": [1.0]}')
+    with pytest.raises(EncoderError, match="is no list of encoders"):
+        ensemble.load(folder)
+
+
+def test_an_encoder_beside_somebodys_config_is_no_run(tmp_path, tiny_bert):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    (folder / "config.yaml").write_text("a: 1")
+    assert runs.open_encoder(str(folder))[0].startswith("bert")
+
+
+def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
+    (tmp_path / "russian.txt").write_text("".join(f"слово {'аб'[i % 2] * (i + 1)} и ещё\n" for i in range(40)))
+    config = RunConfig(corpus=str(tmp_path / "russian.txt"), backbone=str(tiny_bert), max_steps=1, batch_size=8)
+    with pytest.raises(DataError, match="80% of its tokens are unknown to the tokenizer"):
+        runs.run(config.replace(max_length=16))
 
 
 def test_a_projection_that_does_not_fit(tmp_path, tiny_bert):
@@ -1010,6 +1172,13 @@ def test_published_rows_are_those_that_were_measured(tmp_path, monkeypatch):
     path.with_suffix(".provenance.json").unlink()
     with pytest.raises(DataError, match="msse.provenance.json does not say what was published"):
         runs.published("small", "msse")
+    (folder / "small" / "simcse.csv").unlink()
+    with pytest.raises(DataError, match="simcse.csv is gone, and simcse.provenance.json says that it was published"):
+        runs.published("small", "simcse")
+    for damage in ("[]", "{}", '{"runs": []}', '{"runs": {"a": {}}}'):
+        (folder / "small" / "jtcse.provenance.json").write_text(damage)
+        with pytest.raises(DataError, match="jtcse.provenance.json"):
+            leaderboard._trained("small", "jtcse")
 
 
 @pytest.mark.parametrize(
@@ -1056,6 +1225,94 @@ def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus
         assert times.read() == {"kind": 1.0}
 
 
+def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path, finished_run, tiny_bert):
+    run, other = runs.Run(finished_run), shutil.copytree(finished_run, tmp_path / "other")
+    theirs = shutil.copytree(tiny_bert, tmp_path / "theirs")
+    SentenceEncoder.from_pretrained(tiny_bert).save(tmp_path / "saved")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for folder in (theirs, tmp_path / "saved"):
+        with pytest.raises(EncoderError, match="exists and is no earlier export: choose another folder, nothing was"):
+            runs.export(run, folder)
+    for folder in (other / "encoder", other / "encoder" / "below", other / "new"):
+        with pytest.raises(DataError, match="lies in the finished run .*other, which stays as it is"):
+            runs.export(run, folder)
+        with pytest.raises(DataError, match="lies in the finished run"):
+            SentenceEncoder.from_pretrained(tiny_bert).save(folder)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    folder = runs.export(run, tmp_path / "mine")
+    (folder / "data").mkdir()
+    (folder / "data" / "results.csv").write_text("mine")
+    with pytest.raises(EncoderError, match="also holds data/results.csv, which is no part of an encoder"):
+        runs.export(run, folder)
+    assert (folder / "data" / "results.csv").read_text() == "mine"
+
+
+CARDS = [
+    "license: mit\n2024: first",
+    "on: push",
+    "1: 2",
+    "self: 3",
+    "license: 3\nlanguage: {a: b}",
+    "a: " + "[" * 3_000,
+]
+
+
+@pytest.mark.parametrize("front", CARDS, ids=range(len(CARDS)))
+def test_no_card_of_a_backbone_costs_a_run(tmp_path, tiny_bert, corpus_file, front):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    (folder / "README.md").write_text(f"---\n{front}\n---\nA model.\n")
+    config = RunConfig(corpus=str(corpus_file), backbone=str(folder), max_steps=1, batch_size=8, max_length=16)
+    assert runs.run(config.replace(dev_task="none")).is_finished
+
+
+def test_scores_that_were_damaged_are_named_in_an_export(tmp_path, finished_run):
+    for content in (b"", b"a,b\n1,2\n", b"\xff\xfe", ",".join(RESULT_COLUMNS).encode() + b"\na,b,c,d,e,much\n"):
+        run = runs.Run(shutil.copytree(finished_run, tmp_path / finished_run.name, dirs_exist_ok=True))
+        (run.folder / "results").mkdir(exist_ok=True)
+        (run.folder / "results" / "x.csv").write_bytes(content)
+        with pytest.raises(DataError, match="x.csv is damaged .*delete it, and it is measured again"):
+            runs.export(run, tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"), [("metrics.json", "dev"), ("provenance.json", "rows"), ("config.yaml", "method")]
+)
+def test_a_run_whose_files_lack_a_name_is_named(tmp_path, finished_run, name, lacks):
+    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+    (folder / paths.SEAL).unlink()
+    text = (folder / name).read_text()
+    (folder / name).write_text(re.sub(rf'("|^){lacks}("|:)', r"\1other\2", text, flags=re.M))
+    with pytest.raises(DataError, match=f"{name} is damaged .it has no {lacks}."):
+        runs.export(runs.Run(folder), tmp_path / "mine")
+
+
+def test_a_group_of_processes_that_nobody_started_is_named(monkeypatch):
+    from accelerate import PartialState
+
+    kept = dict(PartialState._shared_state)
+    PartialState._reset_state()
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}.items():
+        monkeypatch.setenv(name, value)
+    try:
+        with pytest.raises(
+            ConfigError, match="no processes can be joined with WORLD_SIZE=2, RANK=0, LOCAL_RANK=x .*unset"
+        ):
+            processes()
+    finally:
+        PartialState._reset_state()
+        PartialState._shared_state.update(kept)
+
+
+def test_words_and_pools_that_are_none(tmp_path):
+    for rows in ("the,9\nthe,8", "\u200b,9", "the,many", "the"):
+        (tmp_path / "words.csv").write_text(f"word,count\n{rows}\n", encoding="utf8")
+        with pytest.raises(DataError, match="words.csv"):
+            exemplars.load_words(str(tmp_path / "words.csv"))
+    (tmp_path / "pool.txt").write_text("\u200b\n", encoding="utf8")
+    with pytest.raises(DataError, match="holds no sentence"):
+        exemplars.load_pool(str(tmp_path / "pool.txt"))
+
+
 def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeypatch, tiny_bert, corpus_file):
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
     monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("it trains"))
@@ -1067,6 +1324,13 @@ def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeyp
             runs.run(config)
         assert os.path.lexists(place)
         place.unlink()
+    place.mkdir()
+    (place / "notes.txt").write_text("mine")
+    with pytest.raises(
+        DataError, match="notes.txt lies where the run is to be trained again: move it, it would be lost"
+    ):
+        runs.run(config)
+    shutil.rmtree(place)
     for blocked in (paths.runs() / ".unfinished", paths.runs() / ".unfinished" / f".{place.name}.lock"):
         if blocked.name == ".unfinished":
             blocked.write_text("a file")

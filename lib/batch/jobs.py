@@ -122,7 +122,27 @@ def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], na
     parameters = defaults | overrides
     if "profile" in parameters:  # names a folder
         check_choice("profile", parameters["profile"], paths.PROFILES)
-    return Job(notebook, overrides, parameters, output or folder(parameters.get("profile")) / f"{name}.ipynb")
+    if output is None:
+        output = folder(parameters.get("profile")) / f"{name}.ipynb"
+        if _is_the_users(output):
+            raise ConfigError(f"{output} is there already and is no executed notebook: move it, its place is needed.")
+    return Job(notebook, overrides, parameters, output)
+
+
+def _is_the_users(output: Path) -> bool:
+    """Whether something is at the usual place of an output that no command of ours wrote. A notebook that was cut is what
+    a kill in the midst of writing left."""
+    if not os.path.lexists(output):
+        return False
+    if output.is_symlink() or not output.is_file():
+        return True
+    with output.open("rb") as file:
+        start = file.read(2**12)
+    try:
+        metadata = _metadata(output)
+    except Exception:  # of many kinds
+        return bool(start) and not (start.startswith(b"{") and b'"cells"' in start)
+    return "papermill" not in metadata and "batch" not in metadata
 
 
 def expand(sweep: Path) -> list[Job]:

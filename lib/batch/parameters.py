@@ -162,7 +162,7 @@ def read_text(text: str, source: str) -> dict[str, Any]:
 
 
 def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]:
-    """`name=value` as a mapping: the value is YAML, or the text itself where a str is wanted and YAML has another type.
+    """`name=value` as a mapping: the value is YAML; where a str is wanted, the text itself unless it stands in quotes.
 
     Raises:
         ConfigError: there is no `=`.
@@ -170,11 +170,14 @@ def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]
     name, separator, text = assignment.partition("=")
     if not separator:
         raise ConfigError(f"-p {assignment}: write -p name=value.")
+    is_text = kinds.get(name) is str
+    if is_text and text[:1] not in ("'", '"'):  # YAML would end the name of a file before " #"
+        return {name: text}
     try:
         value = _yaml(text)
     except yaml.YAMLError:
         value = text
-    return {name: text if kinds.get(name) is str and not isinstance(value, str) else value}
+    return {name: text if is_text and not isinstance(value, str) else value}
 
 
 def one_line(text: object) -> str:

@@ -31,6 +31,7 @@ LABEL_NAME = re.compile(
     r"(gold_?)?(label|score|rating|class|category|similarity|relatedness\w*|entailment_judgment|stars?)s?|(\w+_)?(id|idx|index)",
     re.IGNORECASE,
 )
+NEGATIVE_NAME = re.compile(r"(hard[ _-]?)?neg(ative)?s?|contradictions?", re.IGNORECASE)
 NUMBER = re.compile(r"([\W\d_]|(?<=\d)[eETZ])*")  # or a date, or a share: 1e-3, "4,5", 50 %
 ROWS_OF_A_LABEL, LONGEST_LABEL = (4, 50), 20  # rows per value from which values of one word, of several are labels
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".xml", ".html", ".pdf"}
@@ -82,6 +83,8 @@ class Corpus:
 
     def sample(self, size: int, seed: int) -> Corpus:
         """`size` rows drawn without replacement (kept in their order); 0 keeps all, DataError when there are fewer."""
+        if size < 0:
+            raise DataError(f"corpus_size {size} is no number of rows: give 0 for all.")
         if size == 0 or size == len(self):
             return self
         if size > len(self):
@@ -97,6 +100,7 @@ def _read_table(path: Path) -> Corpus:
     if not rows:
         raise DataError(f"{path} is empty.")
     (_, header), *rows = rows
+    header = [name.lower() if name.lower() in ROLE_NAMES else name for name in header]
     if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
         header = list(ROLES)
     named = header[0] == "anchor"
@@ -104,6 +108,11 @@ def _read_table(path: Path) -> Corpus:
         raise DataError(
             f"{path}: the header has {len(header)} columns {header}; give 2 columns (pairs), 3 (sent0,sent1,hard_neg), "
             "or any number under a header of roles that begins with anchor (anchor,positive,...)."
+        )
+    if not named and (early := [name for name in header[:2] if NEGATIVE_NAME.fullmatch(name)]):
+        raise DataError(
+            f"{path}: the column {early[0]!r} would be trained on as a text or its positive: put the hard negatives third "
+            "(sent0,sent1,hard_neg)."
         )
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     for line, row in rows:
@@ -162,11 +171,27 @@ def _read(files: Sequence[Path]) -> Corpus:
                 raise DataError(
                     f"{file}, line 1: {read[0][:60]!r} begins a table, not sentences: name it .csv or .tsv."
                 )
+            if fault := _no_sentences(read):
+                raise DataError(f"{file} {fault}.")
             lines += filter(is_text, read)
         return Corpus(", ".join(file.name for file in files), [lines])
     if len(files) > 1:
         raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
     return _read_table(files[0])
+
+
+def _no_sentences(lines: Sequence[str]) -> str:
+    """What a text file is that is no list of sentences, where that can be seen; empty: nothing."""
+    first = lines[0].lower() if lines else ""
+    if first.startswith("version https://git-lfs"):
+        return "is the pointer to a file of Git LFS, not the file: fetch it with `git lfs pull`"
+    if re.match(r"<(!doctype|html|\?xml)\b", first):
+        return "is a web page or XML: take the sentences out of it, one a line"
+    if len(lines) > 1 and all(re.match(r"\d+\t", line) for line in lines):
+        return "has a number and a tab before every sentence: take them out (cut -f2 FILE)"
+    if len(lines) > 1 and all(line[:1] == "[" and line[-1:] == "]" and '"' in line for line in lines):
+        return "has a JSON list in every line: write a .csv with a header, or one sentence a line"
+    return ""
 
 
 def _is_header(line: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from lib import paths
 from lib.checks import DataError
-from lib.data.files import read_lines, read_table
+from lib.data.files import is_text, read_lines, read_table
 
 FOLDER = paths.root() / "lib" / "assets" / "redundancy"
 PUNCTUATION = string.punctuation + "“”‘’«»–—…"
@@ -34,9 +34,13 @@ def load_words(file: str = "") -> tuple[str, ...]:
     """
     path = paths.expanded(file) if file else FOLDER / "words.csv"
     header, *rows = [row for _, row in read_table(path)] or [[]]
-    if header != ["word", "count"] or not rows or any(len(row) != 2 or not row[0].strip() for row in rows):
+    right = header == ["word", "count"] and rows and all(len(row) == 2 and row[1].strip().isdecimal() for row in rows)
+    if not right or not all(is_text(row[0]) for row in rows):
         raise DataError(f"{path}: expected a table word,count with a header and at least one row.")
-    return tuple(row[0] for row in rows)
+    words = [row[0].strip() for row in rows]
+    if twice := [word for word, count in Counter(words).items() if count > 1]:
+        raise DataError(f"{path}: the word {twice[0]!r} stands twice: keep one of them.")
+    return tuple(words)
 
 
 def load_pool(file: str = "") -> tuple[str, ...]:
@@ -46,7 +50,7 @@ def load_pool(file: str = "") -> tuple[str, ...]:
         DataError: missing, without a sentence, or with one of more than LONGEST words.
     """
     path = paths.expanded(file) if file else FOLDER / "pool.txt"
-    lines = [(number, line.strip()) for number, line in enumerate(read_lines(path), start=1) if line.strip()]
+    lines = [(number, line.strip()) for number, line in enumerate(read_lines(path), start=1) if is_text(line)]
     if not lines:
         raise DataError(f"{path} holds no sentence.")
     for number, line in lines:

@@ -23,6 +23,7 @@ from lib.progress import progress
 
 FORMAT = 1
 CHUNK = 20_000
+MOST_UNKNOWN = 0.8  # share of the tokens of a corpus
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,8 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         split: the rest of a longer text goes on in further rows instead of being cut off; for plain sentences only.
 
     Raises:
-        DataError: the cache cannot be written or is damaged, or `split` is asked for with more than plain sentences.
+        DataError: the cache cannot be written or is damaged, `split` is asked for with more than plain sentences, or most of
+            the text is unknown to the tokenizer.
     """
     if split and corpus.kind != "sentences":
         raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
@@ -136,6 +138,13 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         is_whole = False
     if not is_whole:
         raise DataError(f"{folder} is damaged: delete it, it will be made again.")
+    unknown = encoder.tokenizer.unk_token_id
+    words = len(ids) - 2 * sentences  # without [CLS] and [SEP]
+    if unknown is not None and np.count_nonzero(ids == unknown) > MOST_UNKNOWN * words:
+        raise DataError(
+            f"corpus {corpus.name!r}: more than {MOST_UNKNOWN:.0%} of its tokens are unknown to the tokenizer of the "
+            "backbone; take a backbone made for this language or script."
+        )
     return TokenizedCorpus(ids, offsets, corpus.roles, encoder.tokenizer.pad_token_id)
 
 

@@ -17,7 +17,7 @@ from lib import paths
 from lib.checks import DataError, EncoderError
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.saved import OUR_MODULE, check_nothing_else, write_json
-from lib.encoders.sentence_encoder import SentenceEncoder
+from lib.encoders.sentence_encoder import SentenceEncoder, listed
 from lib.encoders.weights import check_vectors
 
 LIST = "ensemble.json"
@@ -46,6 +46,7 @@ class EncoderSum(nn.Module):
 
     def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
         """As SentenceEncoder.encode: n strings -> float32 [n, D]."""
+        sentences = listed(sentences)
         total = np.zeros((len(sentences), self.dimension), dtype=np.float32)
         for weight, encoder in zip(self.weights, self.encoders, strict=True):
             total += weight * encoder.encode(sentences, **options)
@@ -61,7 +62,7 @@ class EncoderSum(nn.Module):
 
         sentence-transformers knows no sum of models: there it needs this project installed, see `lib.encoders.export`.
         """
-        folder = paths.expanded(folder)
+        folder = paths.check_no_run_around(paths.expanded(folder))
         if os.path.lexists(folder) and not (folder / LIST).is_file():
             raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
@@ -130,7 +131,7 @@ def _listed(path: Path) -> tuple[list[str], list[float]]:
         inside = [(path.parent / name).resolve().parent == path.parent.resolve() for name in names]
         plain = isinstance(names, list) and names and all(inside) and all(Path(name).name == name for name in names)
         right = plain and len(names) == len(weights) and np.isfinite(weights).all() and all(weights)
-    except (DataError, ValueError, TypeError, KeyError, OSError, OverflowError):
+    except (DataError, ValueError, TypeError, KeyError, OSError, OverflowError, RuntimeError):  # a loop of links
         right = False
     if not right:
         raise EncoderError(

@@ -115,6 +115,8 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
     Raises:
         ConfigError: it cannot be read, or was saved without an MLM head.
     """
+    if shard := paths.foreign_shard(paths.model_folder(source)):
+        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {shard}.")
     try:
         form = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
         model, report = AutoModelForMaskedLM.from_pretrained(

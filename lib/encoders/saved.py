@@ -24,7 +24,7 @@ from lib.encoders.heads import projection_head
 from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.weights import FILES, fault, reason
+from lib.encoders.weights import FILES, fault, oversized, reason
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
@@ -36,6 +36,8 @@ PART_OF_AN_ENCODER = re.compile(
     r".*\.safetensors(\.index\.json)?|merges\.txt|README\.md|config_sentence_transformers\.json|ensemble\.json|(generation_)?config\.json"
 )
 LONGEST_HUB_NAME = 96  # characters of a name and of its user, as the hub has it
+# The steps that are read, and where; their classes have other packages in other versions.
+STEPS = {("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")}
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -53,6 +55,10 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
         if os.path.isdir(folder):
             problems = {
                 paths.PICKLED: paths.is_pickled(folder),
+                f"cannot be loaded: {(shard := paths.foreign_shard(Path(folder)))}": bool(shard),
+                "is an adapter alone: merge it into its model first (`merge_and_unload` in peft)": (
+                    (folder / "adapter_config.json").is_file() and not os.path.lexists(folder / "config.json")
+                ),
                 "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
                 "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir()
                 and not (folder / "config.json").exists(),
@@ -91,6 +97,10 @@ def load_backbone(
         config = AutoConfig.from_pretrained(source, **options)
         if config.model_type not in MODEL_TYPES:
             raise ValueError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}")
+        if config.add_cross_attention:
+            raise ValueError("add_cross_attention is set in its config.json, as in a decoder; set it to false")
+        if problem := oversized(config, source):
+            raise EncoderError(f"{problem}.")
         if dropout is not None:
             config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
@@ -100,6 +110,8 @@ def load_backbone(
             source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        around = tokenizer("")["input_ids"]
+        lowers = not modules.pop("lower_case", False) or tokenizer("A")["input_ids"] == tokenizer("a")["input_ids"]
         remove_layer_norms(backbone, removed(config))
     except (EncoderError, DataError) as error:
         raise EncoderError(f"{what} {name!r}: {error}") from error
@@ -108,21 +120,30 @@ def load_backbone(
         raise EncoderError(
             f"{what} {name!r}: no loadable model and tokenizer {where} ({reason(error, source)})."
         ) from error
-    missing, entries = sorted({*report["missing_keys"]} & {*backbone.state_dict()}), len(tokenizer)
-    surplus = sorted(key for key in report["unexpected_keys"] if re.search(r"encoder\.layer\.\d+\.", key))
+    missing = sorted({*report["missing_keys"]} & {*backbone.state_dict()})
+    entries = 1 + max(tokenizer.get_vocab().values(), default=-1)
+    numbers = {key: re.search(r"encoder\.layer\.(\d+)\.", key) for key in report["unexpected_keys"]}
+    surplus = sorted(key for key, found in numbers.items() if found)
+    deeper = [key for key in surplus if int(numbers[key][1]) >= config.num_hidden_layers]
     problems = {
         "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
         f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
         "together": entries > config.vocab_size,
+        "its tokenizer does not put its [CLS] before a text and its [SEP] behind it; repair the post_processor of its "
+        "tokenizer.json": around != [tokenizer.cls_token_id, tokenizer.sep_token_id],
+        "do_lower_case is set in its sentence_bert_config.json, and its tokenizer keeps capital letters; make the texts "
+        "lower-case yourself and set it to false": not lowers,
         "it was saved without a pooler; choose another pooling or backbone": any("pooler" in key for key in missing),
         f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or "
         "belongs to another kind of model": bool(missing),
         "is_decoder is set in its config.json, so that every word would see those before it alone; set it to false": (
             config.is_decoder
         ),
-        f"its config.json has {config.num_hidden_layers} layers and its weights have more ({min(surplus, default='')})": (
-            bool(surplus)
+        f"its config.json has {config.num_hidden_layers} layers and its weights have more ({min(deeper, default='')})": (
+            bool(deeper)
         ),
+        f"its file has weights that its layers do not have ({min(surplus, default='')}); an adapter that was not merged is "
+        "one reason": bool(surplus),
     }
     if problem := next((text for text, is_so in problems.items() if is_so), "") or fault(backbone, report, source):
         raise EncoderError(f"{what} {name!r}: {problem}.")
@@ -138,11 +159,16 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
         EncoderError: its pooling or its projection is none of those known here.
         DataError: one of these files is damaged.
     """
-    small_files = ["sentence_*.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
+    small_files = ["sentence_*.json", "modules.json", "config_sentence_transformers.json"]
+    small_files += ["*.safetensors.index.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
     folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
+    if not local and (problem := paths.foreign_shard(folder)):
+        raise EncoderError(f"{problem}.")
     modules = _read_json(folder / "sentence_encoder.json")
-    if modules.get("pooling", "cls") not in POOLINGS:
+    if not isinstance(modules.get("pooling", "cls"), str) or modules.get("pooling", "cls") not in POOLINGS:
         raise EncoderError(f"{folder / 'sentence_encoder.json'}: pooling {modules['pooling']!r} is unknown.")
+    if not modules:
+        _check_steps(folder)
     config = _read_json(folder / "1_Pooling/config.json")
     if config and not modules:
         flags = [name for name, value in config.items() if name.startswith("pooling_mode") and value is True]
@@ -153,7 +179,7 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
             raise EncoderError(f"{folder}: its pooling {flags or mode} is none of {known}.")
         modules["pooling"] = mode
     if config := _read_json(folder / "sentence_bert_config.json"):
-        modules = {"max_length": config.get("max_seq_length")} | modules
+        modules = {"max_length": config.get("max_seq_length"), "lower_case": config.get("do_lower_case")} | modules
     if config := _read_json(folder / "2_Dense/config.json"):
         if not str(config.get("activation_function")).endswith("Tanh"):
             raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
@@ -161,6 +187,24 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
         modules["projection"] = projection_head(config["in_features"])
         modules["projection"][0].load_state_dict({k.removeprefix("linear."): v for k, v in weights.items()})
     return modules
+
+
+def _check_steps(folder: Path) -> None:
+    """Raise EncoderError where sentence-transformers would do more to a text than is done here."""
+    if (folder / "modules.json").is_file():
+        for step in paths.read_json(folder / "modules.json", kind=list):
+            kind, place = (str(step.get(name)) if isinstance(step, dict) else "" for name in ("type", "path"))
+            if (kind.rpartition(".")[2], place) not in STEPS and not kind.endswith(".Normalize"):
+                raise EncoderError(
+                    f"{folder / 'modules.json'} lists the step {kind!r} in {place!r}, which is not read here: known are a "
+                    "transformer in the folder itself, 1_Pooling and 2_Dense."
+                )
+    config = _read_json(folder / "config_sentence_transformers.json")
+    if config.get("default_prompt_name") is not None:
+        raise EncoderError(
+            f"{folder / 'config_sentence_transformers.json'} puts a prompt before each text (default_prompt_name), which is "
+            "not done here: set it to null and put the prompt before your texts."
+        )
 
 
 def write_modules(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from lib import paths
-from lib.checks import EncoderError
+from lib.checks import EncoderError, check_range, fit
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import packed
 from lib.encoders.pooling import POOLINGS, PROMPT
@@ -24,6 +25,8 @@ from lib.encoders.saved import check_nothing_else, load_backbone, write_modules
 from lib.encoders.weights import check_vectors
 from lib.progress import progress
 from lib.session import give_back_memory
+
+SHORTEST = 3  # tokens of an input: the special ones, and one of the text
 
 
 class SentenceEncoder(nn.Module):
@@ -61,8 +64,11 @@ class SentenceEncoder(nn.Module):
         if pooling == "mask_prompt" and tokenizer.mask_token is None:
             raise EncoderError("pooling 'mask_prompt' needs a tokenizer with a mask token.")
         longest = longest_input(backbone)
-        if max_length is not None and (type(max_length) is not int or not 1 <= max_length <= longest):
-            raise EncoderError(f"max_length {max_length!r} must be a whole number of tokens, at most {longest} here.")
+        if max_length is not None and (type(max_length) is not int or not SHORTEST <= max_length <= longest):
+            raise EncoderError(
+                f"max_length {max_length!r} must be a whole number of tokens, at most {longest} here and at least {SHORTEST}: "
+                "[CLS], one of the text, [SEP]."
+            )
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection = pooling, projection
         self.max_length = max_length or longest
@@ -266,8 +272,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             TypeError: something else than a list of strings was given.
         """
-        if isinstance(sentences, str) or not all(isinstance(s, str) for s in sentences):
-            raise TypeError("encode() takes a list of strings.")
+        sentences = listed(sentences)
         row_of: dict[str, int] = {}
         rows = np.fromiter((row_of.setdefault(s, len(row_of)) for s in sentences), dtype=np.int64)
         distinct = list(row_of)
@@ -275,6 +280,8 @@ class SentenceEncoder(nn.Module):
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
+        if batch_tokens is not None:
+            check_range("batch_tokens", fit("batch_tokens", int, batch_tokens), 1)
         batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
@@ -301,7 +308,7 @@ class SentenceEncoder(nn.Module):
                 SimCSE's.
             DataError: the folder cannot be written.
         """
-        folder = paths.expanded(folder)
+        folder = paths.check_no_run_around(paths.expanded(folder))
         if os.path.lexists(folder) and not (folder / "sentence_encoder.json").is_file():
             raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
         with paths.whole_folder(folder) as path:
@@ -315,6 +322,19 @@ class SentenceEncoder(nn.Module):
         self.backbone.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
         write_modules(folder, self.backbone.config, self.pooling, self.projection, self.max_length)
+
+
+def listed(sentences: Iterable[str]) -> list[str]:
+    """The sentences as a list. Raises TypeError for anything else than several strings, each of them a text."""
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise TypeError("encode() takes a list of strings.")
+    sentences = list(sentences)
+    if not all(isinstance(sentence, str) for sentence in sentences):
+        raise TypeError("encode() takes a list of strings.")
+    for at, sentence in enumerate(sentences):
+        if not sentence.isascii() and re.search("[\ud800-\udfff]", sentence):
+            raise TypeError(f"encode(): text {at} holds half a character (a surrogate), which no tokenizer reads.")
+    return sentences
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,35 @@ def reason(error: Exception, source: str) -> str:
                 paths.read_json(file)
             except DataError as damage:
                 return str(damage).rstrip(".")
+    if shard := paths.foreign_shard(folder):
+        return shard
     if closed := [file.name for file in folder.glob("*") if file.is_file() and not os.access(file, os.R_OK)]:
         return f"its file {closed[0]} cannot be read: change its permissions"
     if paths.is_pickled(folder) or "use_safetensors" in str(error):
         return f"it {paths.PICKLED}"
+    if isinstance(error, KeyError):
+        return f"one of its files asks for {error}, which the library does not know; look into its config.json"
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def oversized(config: Any, source: str) -> str:
+    """Where a configuration asks for more layers or positions than the file of weights has, which would be made before
+    anybody notices; empty: nowhere."""
+    shapes: dict[str, list[int]] = {}
+    for path in paths.model_folder(source).glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            shapes |= {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 -- no mapping
+    layers = [int(found[1]) for name in shapes if (found := re.search(r"encoder\.layer\.(\d+)\.", name))]
+    positions = [shape[0] for name, shape in shapes.items() if name.endswith("position_embeddings.weight")]
+    for asked, known, what in (
+        (config.num_hidden_layers, max(layers, default=-1) + 1, "layers"),
+        (config.max_position_embeddings, max(positions, default=0), "positions"),
+    ):
+        if known and asked > 4 * known:
+            return (
+                f"its config.json asks for {asked:,} {what} and its weights have {known:,}: they do not belong together"
+            )
+    return ""
 
 
 def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
@@ -46,17 +71,19 @@ def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
     if not model.get_input_embeddings().weight.any():
         return "all its word vectors are 0; the file is damaged"
-    return "its weights are stored as whole numbers (quantised); save them as floats" if _has_integers(source) else ""
+    stored = _other_type(source)
+    return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
 
 
-def _has_integers(source: str) -> bool:
-    """Whether weights (not counters such as position_ids) of a saved model are whole numbers."""
+def _other_type(source: str) -> str:
+    """What weights (not counters such as position_ids) of a saved model are stored as, where that is no usual float."""
     for path in paths.model_folder(source).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
-            if any(file.get_slice(name).get_dtype() not in ("F64", "F32", "F16", "BF16") for name in names):
-                return True
-    return False
+            for kind in (file.get_slice(name).get_dtype() for name in names):
+                if kind not in ("F64", "F32", "F16", "BF16"):
+                    return "whole numbers (quantised)" if kind[0] in "IU" else kind
+    return ""
 
 
 def check_vectors(encoder: Any, name: str) -> None:

@@ -10,18 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from lib import paths
 from lib.checks import EncoderError
 from lib.data.sts import protocol
-from lib.encoders import ensemble
-from lib.encoders.saved import locate
+from lib.encoders.saved import check_nothing_else, locate
 from lib.evaluation import RESULT_COLUMNS
 from lib.methods import REGISTRY
 from lib.runs.prepare import encoder_name
-from lib.runs.store import Run
+from lib.runs.store import Run, read_rows
 
 CARD = "README.md"
 NOT_SHOWN = ("profile", "data_dir", "corpus", "backbone", "method", "method_arguments")  # places, or said elsewhere
@@ -32,16 +30,25 @@ def export(run: Run, folder: str | os.PathLike) -> Path:
     """The encoder of a run in a folder, with a model card that has every score that the run has by now.
 
     Raises:
-        DataError: the run was cut or changed.
-        EncoderError: the folder exists and is no saved encoder.
+        DataError: the run was cut or changed, or the folder lies in a run.
+        EncoderError: the folder exists and is no earlier export, or holds something else too.
     """
-    folder, encoder = paths.expanded(folder), run.encoder()
-    if folder.exists() and not any((folder / name).is_file() for name in ("sentence_encoder.json", ensemble.LIST)):
-        raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
+    folder, encoder = paths.check_no_run_around(paths.expanded(folder)), run.encoder()
+    if os.path.lexists(folder) and not _is_export(folder):
+        raise EncoderError(f"{folder} exists and is no earlier export: choose another folder, nothing was written.")
     with paths.whole_folder(folder) as path:
         encoder.write_files(path)
         (path / CARD).write_text(model_card(run), encoding="utf8")
+        check_nothing_else(folder, path)
     return folder
+
+
+def _is_export(folder: Path) -> bool:
+    """Whether `export` wrote this folder, by its card."""
+    try:
+        return f"with {PROJECT}, commit" in (folder / CARD).read_text(encoding="utf8")
+    except (OSError, ValueError):
+        return False
 
 
 def model_card(run: Run, name: str = "") -> str:
@@ -50,7 +57,7 @@ def model_card(run: Run, name: str = "") -> str:
 
     name: of the run, where its folder has another one for the moment.
     """
-    config, provenance, backbone = run.config, run.provenance, run.provenance["backbone"]
+    config, provenance, backbone = run.config, run.provenance, run.labels["backbone"]
     scores, known = _scores(run), _front_matter(config.backbone)
     title = f"{config.method} from {backbone}"
     results = [_result(row) for row in scores.itertuples() if row.task != "Avg."]
@@ -109,7 +116,7 @@ def _scores(run: Run) -> pd.DataFrame:
     """RESULT_COLUMNS: the dev score that chose the checkpoint, and what was measured since."""
     task, dev = run.config.dev_task, run.metrics["dev"]
     rows = [] if dev is None else [(task, "dev", protocol(task, "dev"), "all", "spearman", dev)]
-    measured = [pd.read_csv(paths.check_seal(path)) for path in sorted((run.folder / "results").glob("*.csv"))]
+    measured = [read_rows(paths.check_seal(path)) for path in sorted((run.folder / "results").glob("*.csv"))]
     frames = [pd.DataFrame(rows, columns=RESULT_COLUMNS), *(frame[RESULT_COLUMNS] for frame in measured)]
     scores = pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
     return scores.drop_duplicates(RESULT_COLUMNS[:-1]).round({"value": 2})
@@ -152,9 +159,11 @@ def _front_matter(backbone: str) -> dict[str, Any]:
     if not card.is_file():
         return {}
     try:
-        return ModelCard(card.read_text(encoding="utf8"), ignore_metadata_errors=True).data.to_dict()
-    except (OSError, ValueError, yaml.YAMLError):  # somebody else's file
+        known = ModelCard(card.read_text(encoding="utf8"), ignore_metadata_errors=True).data.to_dict()
+    except Exception:  # somebody else's file, which may hold anything and must cost no run
         return {}
+    texts = {name: value if isinstance(value, list) else [value] for name, value in known.items()}
+    return {name: known[name] for name, values in texts.items() if all(isinstance(value, str) for value in values)}
 
 
 def _folder(backbone: str) -> Path | None:
@@ -167,8 +176,8 @@ def _folder(backbone: str) -> Path | None:
 
 
 def _loading(run: Run) -> str:
-    encoder = run.folder / "encoder"
-    if "lib." not in (encoder / "modules.json").read_text(encoding="utf8"):
+    modules = run.folder / "encoder" / "modules.json"
+    if modules.is_file() and "lib." not in modules.read_text(encoding="utf8"):
         return '```python\nfrom sentence_transformers import SentenceTransformer\n\nSentenceTransformer("FOLDER").encode(["a text"])\n```'
     return (
         f"sentence-transformers has no module for it. With {PROJECT} installed, whose class reads the folder (it holds no "

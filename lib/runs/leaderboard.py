@@ -4,7 +4,6 @@ what was measured and what was not, and which method to take."""
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pandas.io.formats.style import Styler
 from lib import paths
 from lib.analysis import cost, ranks
 from lib.analysis.papers import by_choice, gain_table, gains
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
@@ -107,7 +107,10 @@ def _labelled(found: pd.DataFrame) -> pd.DataFrame:
 def _trained(profile: str, file: str) -> dict[str, Mapping[str, Any]]:
     """Provenance of the runs behind a file, by id."""
     path = paths.root() / "results" / profile / f"{file}.provenance.json"
-    return json.loads(path.read_text(encoding="utf8"))["runs"] if path.is_file() else {}
+    known = paths.read_json(path).get("runs") if path.is_file() else {}
+    if not isinstance(known, dict) or not all(isinstance(run, dict) and "rows" in run for run in known.values()):
+        raise DataError(f"{path} does not say which runs its rows come from: restore it from git.")
+    return known
 
 
 def _data(table: str, provenance: Mapping[str, Any]) -> str:

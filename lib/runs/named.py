@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ def find_run(name: str) -> Run | None:
     places = [paths.expanded(name), paths.root() / name]
     if len(Path(name).parts) == 1:
         places += [paths.runs() / profile / name for profile in paths.PROFILES]
-    places = [place.resolve().parent if place.name == "encoder" else place.resolve() for place in places]
-    run = next((Run(place) for place in places if (place / "config.yaml").is_file()), None)
+    places = [place.parent if place.name == "encoder" else place for place in map(Path, map(os.path.realpath, places))]
+    runs = [
+        Run(place) for place in places if (place / "config.yaml").is_file() and not (place / "config.json").exists()
+    ]
+    run = next(iter(runs), None)
     if run and not run.is_finished:
         raise ConfigError(f"{run.folder} is a run without metrics.json: it was cut or copied in part, train it again.")
     return run

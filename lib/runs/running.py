@@ -27,7 +27,7 @@ from lib.progress import is_wanted
 from lib.runs import times
 from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
-from lib.runs.store import Run
+from lib.runs.store import NAMES, Run
 from lib.training import Trained, train
 
 
@@ -124,10 +124,17 @@ def _finish(
 
 
 def _check_place(folder: Path) -> None:
-    """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained."""
+    """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained,
+    or lies in what is left of that run."""
     paths.check_writable(folder.parent)
     if os.path.lexists(folder) and not folder.is_dir():
         raise DataError(f"{folder} is in the way of the run of this name: move it.")
+    if strangers := sorted(
+        {path.name for path in folder.glob("*")} - {*NAMES, "history.csv", "encoder", "results", paths.SEAL}
+    ):
+        raise DataError(
+            f"{folder / strangers[0]} lies where the run is to be trained again: move it, it would be lost."
+        )
 
 
 def sweep(store: Path) -> None:

@@ -26,6 +26,12 @@ from lib.encoders.saved import write_json
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs.prepare import FORMAT, encoder_name
 
+# what the files of a run say at least
+NAMES = {
+    "config.yaml": ("method", "profile", "seed", "backbone"),
+    "metrics.json": ("steps", "best_step", "dev"),
+    "provenance.json": ("corpus", "rows", "commit"),
+}
 ROW_COLUMNS = ["paper", "table", "method", "backbone", "profile", *RESULT_COLUMNS, "seed", "run_id"]
 
 
@@ -50,7 +56,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text)))
+        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text), NAMES["config.yaml"]))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -61,11 +67,11 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
-        return self._read("metrics.json", lambda text: _mapping(json.loads(text)))
+        return self._read("metrics.json", lambda text: _mapping(json.loads(text), NAMES["metrics.json"]))
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._read("provenance.json", lambda text: _mapping(json.loads(text)))
+        return self._read("provenance.json", lambda text: _mapping(json.loads(text), NAMES["provenance.json"]))
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -138,9 +144,11 @@ class Run:
         return label_rows(read_rows(path), self.labels, **labels)
 
 
-def _mapping(content: Any) -> dict[str, Any]:
+def _mapping(content: Any, names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"it holds a {type(content).__name__} where names and values are expected")
+    if missing := [name for name in names if name not in content]:
+        raise ValueError(f"it has no {missing[0]}")
     return content
 
 
@@ -154,6 +162,8 @@ def read_rows(path: Path) -> pd.DataFrame:
         rows = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]})  # an empty label is no number
         if rows.empty or not {*RESULT_COLUMNS} <= {*rows}:
             raise ValueError(f"it has the columns {', '.join(map(str, rows))}")
+        if not is_numeric_dtype(rows["value"]):
+            raise ValueError("a value is no number")
     except (ValueError, pd.errors.ParserError) as error:  # pandas' and those of the encoding among them
         raise DataError(f"{path} is damaged ({error}): delete it, and it is measured again.") from error
     return rows
@@ -266,9 +276,11 @@ def published(profile: str, name: str, *, columns: Sequence[str] = tuple(ROW_COL
         DataError: the file was changed by hand, or has other columns.
     """
     path = _published_file(profile, name)
-    if not path.is_file():
-        return pd.DataFrame(columns=list(columns))
     beside = path.with_suffix(".provenance.json")
+    if not path.is_file():
+        if beside.exists() or path.exists():
+            raise DataError(f"{path} is gone, and {beside.name} says that it was published: restore both from git.")
+        return pd.DataFrame(columns=list(columns))
     try:
         written = paths.read_json(beside)["sha256"]
     except (DataError, KeyError) as error:
