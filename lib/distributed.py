@@ -35,6 +35,7 @@ def processes() -> PartialState:
         given = ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ)
         if not given:
             raise
+        PartialState._reset_state()  # so that the next call, without these variables, finds no half of a group
         raise ConfigError(
             f"no processes can be joined with {given} ({' '.join(str(error).split())[:160]}): unset these variables, or start "
             "with `accelerate launch`."

@@ -65,8 +65,8 @@ class _Output:
     """The output, what is written of it so far, and the journal."""
 
     def __init__(self, path: Path) -> None:
-        path = Path(os.path.realpath(path)) if path.is_symlink() else path  # the place that a link leads to
-        self.path = path
+        self.suffix = path.suffix  # that of a link says the form, not that of the place it leads to
+        self.path = path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self.partial = path.with_name(f".{path.name}.partial")  # rows in .npy form, whatever the output's form
         self.journal = path.with_name(f".{path.name}.journal")
         self.noted = self._noted()
@@ -78,8 +78,9 @@ class _Output:
             return {"content": {}, "rows": 0, "ours": {}}
         try:
             noted = json.loads(self.journal.read_text(encoding="utf8"))
-            return {"content": dict(noted["content"]), "rows": int(noted["rows"]), "ours": dict(noted["ours"])}
-        except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
+            ours = {name: dict(content) for name, content in noted["ours"].items()}
+            return {"content": dict(noted["content"]), "rows": int(noted["rows"]), "ours": ours}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
             raise DataError(
                 f"{self.journal} is damaged: delete it and {self.partial.name}, then start again."
             ) from error
@@ -140,7 +141,7 @@ class _Output:
     def finish(self, texts: Path) -> None:
         """The rows in the form that the output's name asks for, in its place."""
         self.present()
-        if self.path.suffix == ".npy":
+        if self.suffix == ".npy":
             self._replace(self.partial)
         else:
             with paths.whole_file(self.path.with_name(f".{self.path.name}.whole")) as new:
@@ -266,10 +267,11 @@ def _run(args: argparse.Namespace) -> int:
         raise ConfigError(f"{target} ends with {target.suffix or 'nothing'}: choose {' or '.join(SUFFIXES)}.")
     if not texts.is_file():
         raise DataError(f"{texts} is no file: give a text file with one text a line.")
-    if not target.parent.is_dir():
-        raise DataError(f"{target.parent} is no folder: make it first, or choose another place for {target.name}.")
-    if not os.access(target.parent, os.W_OK):
-        raise DataError(f"{target.parent} cannot be written: choose another place for {target.name}.")
+    place = _Output(paths.check_no_run_around(target)).path.parent
+    if not place.is_dir():
+        raise DataError(f"{place} is no folder: make it first, or choose another place for {target.name}.")
+    if not os.access(place, os.W_OK):
+        raise DataError(f"{place} cannot be written: choose another place for {target.name}.")
     if args.batch_tokens is not None:
         check_range("--batch-tokens", args.batch_tokens, 1)
     if args.max_length is not None:

@@ -171,28 +171,43 @@ def check_writable(folder: Path) -> None:
 
 
 def check_no_run_around(folder: Path) -> Path:
-    """The folder, which is to be written. Raises DataError where it lies in a run or in another folder that is sealed."""
-    if around := next((place for place in Path(os.path.realpath(folder)).parents if (place / SEAL).is_file()), None):
-        raise DataError(f"{folder} lies in the finished run {around}, which stays as it is: choose another folder.")
+    """The place that is to be written. Raises DataError where it lies in a finished run."""
+    for place in Path(os.path.realpath(folder)).parents:
+        if all((place / name).is_file() for name in ("config.yaml", "metrics.json")):
+            raise DataError(f"{folder} lies in the finished run {place}, which stays as it is: choose another place.")
     return folder
 
 
 def foreign_shard(folder: Path) -> str:
-    """What is wrong with the lists (`*.safetensors.index.json`) of a model whose weights lie in several files; empty: nothing.
+    """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere.
 
-    They may name safetensors files beside them and nothing else.
+    The list of a model whose weights lie in several files may do that, and its configuration.
     """
-    for index in sorted(folder.glob("*.safetensors.index.json")):
-        try:
-            names = list(read_json(index)["weight_map"].values())
-            strangers = [n for n in names if Path(n).name != n or not n.endswith(".safetensors")]
-        except DataError as error:
-            return str(error).rstrip(".")
-        except (KeyError, AttributeError, TypeError):
-            return f"{index} is damaged: it has no `weight_map` of names and files"
-        if strangers:
-            return f"{index} names {strangers[0]!r}: weights are read from safetensors files beside it alone"
+    index, config = folder / "model.safetensors.index.json", folder / "config.json"
+    try:
+        if config.is_file() and read_json(config).get("transformers_weights") is not None:
+            return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
+        if not index.is_file() or (folder / "model.safetensors").is_file():
+            return ""
+        content = read_json(index)
+        names = [content["metadata"], *content["weight_map"].values()][1:]
+        strangers = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
+    except DataError as error:
+        return str(error).rstrip(".")
+    except (KeyError, AttributeError, TypeError):
+        names, strangers = [], []
+    if not names:
+        return f"{index} is damaged: it needs `metadata` and a `weight_map` of names and files"
+    if strangers:
+        return f"{index} names {strangers[0]!r}: weights are read from safetensors files beside it alone"
     return ""
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model in a folder; see `foreign_shard` for whether it names others."""
+    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    names = [] if whole.is_file() or not index.is_file() else read_json(index)["weight_map"].values()
+    return [whole] if whole.is_file() else sorted({folder / name for name in names if (folder / name).is_file()})
 
 
 def is_pickled(folder: Path) -> bool:

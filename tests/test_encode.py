@@ -283,7 +283,8 @@ def test_a_damaged_gz_and_a_damaged_journal(tiny_bert, corpus_file, tmp_path, ca
     cut = tmp_path / "cut.txt.gz"
     cut.write_bytes(gzip.compress(corpus_file.read_bytes())[:200])
     assert "is truncated or damaged after line" in refused(capsys, cut, tmp_path / "out.npy", "--model", tiny_bert)
-    for damage in ("{", "[" * 100_000, '{"content": {}, "rows": Infinity, "ours": {}}'):
+    sick = ['{"content": {}, "rows": Infinity, "ours": {}}', '{"content": {}, "rows": 0, "ours": {"a": 3}}']
+    for damage in ("{", "[" * 100_000, *sick):
         (tmp_path / ".out.npy.journal").write_text(damage)
         assert "is damaged: delete it" in refused(capsys, corpus_file, tmp_path / "out.npy", "--model", tiny_bert)
 
@@ -307,9 +308,9 @@ def test_a_journal_of_rows_that_cannot_be_starts_anew(encoder, corpus_file, tmp_
 
 def test_a_link_is_followed_to_its_place(encoder, corpus_file, tmp_path):
     (tmp_path / "big").mkdir()
-    (tmp_path / "out.npy").symlink_to(tmp_path / "big" / "vectors.npy")
+    (tmp_path / "out.npy").symlink_to(tmp_path / "big" / "blob")  # as stores of large files have it
     encode_file(corpus_file, tmp_path / "out.npy", encoder)
-    assert (tmp_path / "out.npy").is_symlink() and len(np.load(tmp_path / "big" / "vectors.npy"))
+    assert (tmp_path / "out.npy").is_symlink() and len(np.load(tmp_path / "big" / "blob"))
     assert not list(tmp_path.rglob("*.lock"))
 
 

@@ -105,8 +105,9 @@ def test_nothing_and_comments_alone_are_no_parameters():
         "a": str,
         "b": list[str],
     }  # the name of a file is taken as it stands, without YAML's comments and line breaks
-    for name in ("my #1 file.txt", "a\nb", " a", "null", "a: b", "", "it's"):
+    for name in ("my #1 file.txt", "a\nb", "null", "a: b", "", "it's"):
         assert read_assignment(texts, f"a={name}") == {"a": name}
+    assert read_assignment(texts, "a= x ") == {"a": "x"}  # as in YAML
     assert read_assignment(texts, "a='#1'") == {"a": "#1"} and read_assignment(texts, "b=[x] # y") == {"b": ["x"]}
 
 
@@ -426,11 +427,15 @@ CORPORA = [
     ("a.txt", "sentence\tlabel\na b\tx\n", "begins a table, not sentences"),
     ("a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "pointer to a file of Git LFS"),
     ("a.txt", "<!DOCTYPE html>\n<p>one sentence</p>\n", "is a web page or XML"),
-    ("a.txt", "1\tone sentence\n2\tanother sentence\n", "a number and a tab before every sentence"),
+    ("a.txt", "\n1\tone sentence\n\n2\tanother sentence\n", "a number and a tab before every sentence"),
     ("a.txt", '["a b", "c"]\n["d e", "f"]\n', "a JSON list in every line"),
     ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as a text"),
     ("a.csv", "premise,contradiction,entailment\na b,c d,e f\ng,h,i\n", "the column 'contradiction' would be"),
     ("a.csv", "Query,Negative\na b,c d\ne f,g h\n", "the header has 2 columns"),
+    ("a.csv", "sent0,negative_1\na b,c d\ne f,g h\n", "the column 'negative_1' would be"),
+    ("a.csv", "sent0,neg1\na b,c d\ne f,g h\n", "the column 'neg1' would be"),
+    ("a.csv", "query,negative_passage,positive_passage\na b,c d,e f\ng,h,i\n", "'negative_passage' would be"),
+    ("a.csv", "premise,contradictory\na b,c d\ne f,g h\n", "the column 'contradictory' would be"),
     ("a.csv", "sent0,Hard Negatives\na b,c d\ne f,g h\n", "the column 'Hard Negatives' would be"),
     ("a.txt", "1\n2\n3\n", "all 3 rows of 'sentences' are numbers"),
     ("a.txt", "pos\nneg\n" * 8, "all 16 rows of 'sentences' are 2 labels"),
@@ -763,19 +768,19 @@ JSON = [
     ("sentence_bert_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
     ("sentence_encoder.json", {"pooling": "nope"}, "pooling 'nope' is unknown"),
     ("sentence_encoder.json", {"pooling": []}, r"pooling \[\] is unknown"),
-    ("modules.json", '[{"type": "x.Transformer", "path": ""}, {"type": "x.LSTM", "path": "1_LSTM"}]', "step 'x.LSTM'"),
+    ("modules.json", '[{"type": "sentence_transformers.models.LSTM", "path": "1_LSTM"}]', "models.LSTM' in '1_LSTM'"),
     ("modules.json", '[{"type": "x.Dense", "path": "3_Dense"}]', "lists the step 'x.Dense' in '3_Dense'"),
     ("modules.json", '["x"]', "lists the step ''"),
     ("modules.json", "{}", "modules.json is damaged: it holds a dict where a list is"),
     ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
+    ("config.json", {"transformers_weights": "adapter_model.bin"}, "names a file of weights .transformers_weights."),
+    ("config.json", {"intermediate_size": 10_000_000}, "asks for 10,000,000 dimensions inside a layer and its weights"),
+    ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
     (
-        "model.safetensors.index.json",
-        {"weight_map": {"a": "weights.bin"}},
-        "names 'weights.bin': weights are read from",
+        "modules.json",
+        '[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]',
+        "no config.json, though",
     ),
-    ("model.safetensors.index.json", {"weight_map": {"a": "../model.safetensors"}}, "names '../model.safetensors'"),
-    ("model.safetensors.index.json", {"weight_map": ["a"]}, "is damaged: it has no `weight_map`"),
-    ("model.safetensors.index.json", '{"weight_map', "index.json is damaged: it is no JSON"),
     ("sentence_bert_config.json", "null", "sentence_bert_config.json is damaged: it holds a NoneType"),
     ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "is none of"),
     ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
@@ -842,9 +847,20 @@ def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_
     rewrite(folder, "model.safetensors.index.json", content)
     whole, parts = (SentenceEncoder.from_pretrained(place).encode(["the dog"]) for place in (tiny_bert, folder))
     np.testing.assert_array_equal(whole, parts)
+    for change, words in (
+        ({"weight_map": {"a": "../part.safetensors"}}, "names '../part.safetensors'"),
+        ({"weight_map": ["a"]}, "is damaged: it needs `metadata` and a `weight_map`"),
+        ({"weight_map": {}}, "is damaged: it needs `metadata` and a `weight_map`"),
+        ('{"weight_map', "index.json is damaged: it is no JSON"),
+    ):
+        rewrite(
+            folder, "model.safetensors.index.json", change if isinstance(change, str) else json.dumps(content | change)
+        )
+        with pytest.raises(EncoderError, match=words):
+            SentenceEncoder.from_pretrained(folder)
     torch.save(weights, folder / "weights.bin")
     content["weight_map"] = dict.fromkeys(weights, "weights.bin")
-    rewrite(folder, "model.safetensors.index.json", content)
+    rewrite(folder, "model.safetensors.index.json", json.dumps(content))
     for load in (SentenceEncoder.from_pretrained, lambda place: Generator.from_pretrained(str(place))):
         with pytest.raises(EncoderError, match=r"names 'weights.bin': weights are read from safetensors files"):
             load(folder)
@@ -919,8 +935,9 @@ def test_an_encoder_beside_somebodys_config_is_no_run(tmp_path, tiny_bert):
 def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
     (tmp_path / "russian.txt").write_text("".join(f"слово {'аб'[i % 2] * (i + 1)} и ещё\n" for i in range(40)))
     config = RunConfig(corpus=str(tmp_path / "russian.txt"), backbone=str(tiny_bert), max_steps=1, batch_size=8)
-    with pytest.raises(DataError, match="80% of its tokens are unknown to the tokenizer"):
-        runs.run(config.replace(max_length=16))
+    for pooling in ("cls", "mask_prompt"):
+        with pytest.raises(DataError, match="80% of its tokens are unknown to the tokenizer"):
+            runs.run(config.replace(max_length=16, pooling=pooling))
 
 
 def test_a_projection_that_does_not_fit(tmp_path, tiny_bert):
@@ -1175,7 +1192,7 @@ def test_published_rows_are_those_that_were_measured(tmp_path, monkeypatch):
     (folder / "small" / "simcse.csv").unlink()
     with pytest.raises(DataError, match="simcse.csv is gone, and simcse.provenance.json says that it was published"):
         runs.published("small", "simcse")
-    for damage in ("[]", "{}", '{"runs": []}', '{"runs": {"a": {}}}'):
+    for damage in ("[]", "{}", '{"runs": []}', '{"runs": {"a": {}}}', '{"runs": {"a": {"rows": 1, "settings": {}}}}'):
         (folder / "small" / "jtcse.provenance.json").write_text(damage)
         with pytest.raises(DataError, match="jtcse.provenance.json"):
             leaderboard._trained("small", "jtcse")
@@ -1298,6 +1315,9 @@ def test_a_group_of_processes_that_nobody_started_is_named(monkeypatch):
             ConfigError, match="no processes can be joined with WORLD_SIZE=2, RANK=0, LOCAL_RANK=x .*unset"
         ):
             processes()
+        for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"):
+            monkeypatch.delenv(name)
+        assert processes().num_processes == 1  # what the sentence says helps, in the same process
     finally:
         PartialState._reset_state()
         PartialState._shared_state.update(kept)
@@ -1326,9 +1346,7 @@ def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeyp
         place.unlink()
     place.mkdir()
     (place / "notes.txt").write_text("mine")
-    with pytest.raises(
-        DataError, match="notes.txt lies where the run is to be trained again: move it, it would be lost"
-    ):
+    with pytest.raises(DataError, match="holds a run without metrics.json, or something else: move it or delete"):
         runs.run(config)
     shutil.rmtree(place)
     for blocked in (paths.runs() / ".unfinished", paths.runs() / ".unfinished" / f".{place.name}.lock"):

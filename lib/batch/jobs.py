@@ -81,6 +81,8 @@ def single(
 
 
 def _check_output(output: Path, notebook: Path) -> None:
+    if str(output) == "-":
+        raise ConfigError("-o -: an executed notebook goes into a file, name one.")
     if os.path.realpath(output) == os.path.realpath(notebook):
         raise ConfigError(f"-o {output} is the notebook itself: choose another file.")
     with suppress(FileNotFoundError, NotADirectoryError):

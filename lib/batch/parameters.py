@@ -170,7 +170,7 @@ def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]
     name, separator, text = assignment.partition("=")
     if not separator:
         raise ConfigError(f"-p {assignment}: write -p name=value.")
-    is_text = kinds.get(name) is str
+    is_text, text = kinds.get(name) is str, text.strip()
     if is_text and text[:1] not in ("'", '"'):  # YAML would end the name of a file before " #"
         return {name: text}
     try:

@@ -31,7 +31,10 @@ LABEL_NAME = re.compile(
     r"(gold_?)?(label|score|rating|class|category|similarity|relatedness\w*|entailment_judgment|stars?)s?|(\w+_)?(id|idx|index)",
     re.IGNORECASE,
 )
-NEGATIVE_NAME = re.compile(r"(hard[ _-]?)?neg(ative)?s?|contradictions?", re.IGNORECASE)
+NEGATIVE_NAME = re.compile(
+    r"((hard|sent(ence)?|text|passage|doc(ument)?)[ _-]?)?(neg(ative)?s?|contradict\w*|unrelated)([ _-]?(\d+|\w+))?",
+    re.IGNORECASE,
+)
 NUMBER = re.compile(r"([\W\d_]|(?<=\d)[eETZ])*")  # or a date, or a share: 1e-3, "4,5", 50 %
 ROWS_OF_A_LABEL, LONGEST_LABEL = (4, 50), 20  # rows per value from which values of one word, of several are labels
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".xml", ".html", ".pdf"}
@@ -182,16 +185,24 @@ def _read(files: Sequence[Path]) -> Corpus:
 
 def _no_sentences(lines: Sequence[str]) -> str:
     """What a text file is that is no list of sentences, where that can be seen; empty: nothing."""
+    lines = list(filter(is_text, lines))
     first = lines[0].lower() if lines else ""
-    if first.startswith("version https://git-lfs"):
+    if first.startswith("version https://git-lfs.github.com/spec/"):
         return "is the pointer to a file of Git LFS, not the file: fetch it with `git lfs pull`"
-    if re.match(r"<(!doctype|html|\?xml)\b", first):
+    if re.match(r"<(!--|(!doctype|html|\?xml)\b)", first):
         return "is a web page or XML: take the sentences out of it, one a line"
     if len(lines) > 1 and all(re.match(r"\d+\t", line) for line in lines):
         return "has a number and a tab before every sentence: take them out (cut -f2 FILE)"
-    if len(lines) > 1 and all(line[:1] == "[" and line[-1:] == "]" and '"' in line for line in lines):
+    if len(lines) > 1 and all(line[:1] == "[" and line[-1:] == "]" for line in lines) and _is_json(lines[0]):
         return "has a JSON list in every line: write a .csv with a header, or one sentence a line"
     return ""
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_header(line: str) -> bool:

@@ -138,9 +138,9 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         is_whole = False
     if not is_whole:
         raise DataError(f"{folder} is damaged: delete it, it will be made again.")
-    unknown = encoder.tokenizer.unk_token_id
-    words = len(ids) - 2 * sentences  # without [CLS] and [SEP]
-    if unknown is not None and np.count_nonzero(ids == unknown) > MOST_UNKNOWN * words:
+    unknown = np.count_nonzero(ids == encoder.tokenizer.unk_token_id)
+    added = len(encoder.tokenize([""])[0]) if unknown > len(ids) / 4 else 0  # [CLS], [SEP] and a prompt
+    if added and unknown > MOST_UNKNOWN * (len(ids) - added * sentences):
         raise DataError(
             f"corpus {corpus.name!r}: more than {MOST_UNKNOWN:.0%} of its tokens are unknown to the tokenizer of the "
             "backbone; take a backbone made for this language or script."

@@ -37,7 +37,8 @@ PART_OF_AN_ENCODER = re.compile(
 )
 LONGEST_HUB_NAME = 96  # characters of a name and of its user, as the hub has it
 # The steps that are read, and where; their classes have other packages in other versions.
-STEPS = {("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")}
+STEPS = {("Transformer", "."), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")}
+WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -110,7 +111,7 @@ def load_backbone(
             source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
         )
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        around = tokenizer("")["input_ids"]
+        around = tokenizer("", verbose=False)["input_ids"]
         lowers = not modules.pop("lower_case", False) or tokenizer("A")["input_ids"] == tokenizer("a")["input_ids"]
         remove_layer_norms(backbone, removed(config))
     except (EncoderError, DataError) as error:
@@ -159,7 +160,7 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
         EncoderError: its pooling or its projection is none of those known here.
         DataError: one of these files is damaged.
     """
-    small_files = ["sentence_*.json", "modules.json", "config_sentence_transformers.json"]
+    small_files = ["config.json", "sentence_*.json", "modules.json", "config_sentence_transformers.json"]
     small_files += ["*.safetensors.index.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
     folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
     if not local and (problem := paths.foreign_shard(folder)):
@@ -178,7 +179,7 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
             known = ", ".join(_POOLING_FLAGS.values())
             raise EncoderError(f"{folder}: its pooling {flags or mode} is none of {known}.")
         modules["pooling"] = mode
-    if config := _read_json(folder / "sentence_bert_config.json"):
+    if config := next(map(_read_json, sorted(folder.glob("sentence_*_config.json"))), {}):  # bert, roberta, ...
         modules = {"max_length": config.get("max_seq_length"), "lower_case": config.get("do_lower_case")} | modules
     if config := _read_json(folder / "2_Dense/config.json"):
         if not str(config.get("activation_function")).endswith("Tanh"):
@@ -192,15 +193,26 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
 def _check_steps(folder: Path) -> None:
     """Raise EncoderError where sentence-transformers would do more to a text than is done here."""
     if (folder / "modules.json").is_file():
+        found = []
         for step in paths.read_json(folder / "modules.json", kind=list):
             kind, place = (str(step.get(name)) if isinstance(step, dict) else "" for name in ("type", "path"))
-            if (kind.rpartition(".")[2], place) not in STEPS and not kind.endswith(".Normalize"):
+            name, place = kind.rpartition(".")[2], os.path.normpath(place)
+            is_known = (name, place) in STEPS or name in WITHOUT_EFFECT
+            if not is_known or not kind.startswith("sentence_transformers.") or "Normalize" in found:
                 raise EncoderError(
                     f"{folder / 'modules.json'} lists the step {kind!r} in {place!r}, which is not read here: known are a "
-                    "transformer in the folder itself, 1_Pooling and 2_Dense."
+                    "transformer in the folder itself, 1_Pooling and 2_Dense, and at the end Normalize."
                 )
+            if name in ("Pooling", "Dense") and not (folder / place / "config.json").is_file():
+                raise EncoderError(
+                    f"{folder / place} has no config.json, though modules.json lists it: fetch it whole."
+                )
+            found.append(name)
+        if "Dense" not in found and (folder / "2_Dense").is_dir():
+            raise EncoderError(f"{folder / '2_Dense'} is not in the list of modules.json: take it out, or list it.")
     config = _read_json(folder / "config_sentence_transformers.json")
-    if config.get("default_prompt_name") is not None:
+    prompts, default = config.get("prompts"), config.get("default_prompt_name")
+    if default is not None and (prompts.get(default) if isinstance(prompts, dict) else True):
         raise EncoderError(
             f"{folder / 'config_sentence_transformers.json'} puts a prompt before each text (default_prompt_name), which is "
             "not done here: set it to null and put the prompt before your texts."

@@ -281,7 +281,8 @@ class SentenceEncoder(nn.Module):
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
         if batch_tokens is not None:
-            check_range("batch_tokens", fit("batch_tokens", int, batch_tokens), 1)
+            given = batch_tokens.item() if isinstance(batch_tokens, np.integer) else batch_tokens
+            check_range("batch_tokens", fit("batch_tokens", int, given), 1)
         batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))

@@ -41,16 +41,24 @@ def oversized(config: Any, source: str) -> str:
     """Where a configuration asks for more layers or positions than the file of weights has, which would be made before
     anybody notices; empty: nowhere."""
     shapes: dict[str, list[int]] = {}
-    for path in paths.model_folder(source).glob("model*.safetensors"):
+    for path in paths.weight_files(paths.model_folder(source)):
         with safe_open(path, "pt") as file:
             shapes |= {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 -- no mapping
     layers = [int(found[1]) for name in shapes if (found := re.search(r"encoder\.layer\.(\d+)\.", name))]
-    positions = [shape[0] for name, shape in shapes.items() if name.endswith("position_embeddings.weight")]
+
+    def most(ending: str, axis: int) -> int:
+        return max(
+            (shape[axis] for name, shape in shapes.items() if name.endswith(ending) and len(shape) == 2), default=0
+        )
+
     for asked, known, what in (
         (config.num_hidden_layers, max(layers, default=-1) + 1, "layers"),
-        (config.max_position_embeddings, max(positions, default=0), "positions"),
+        (config.max_position_embeddings, most("position_embeddings.weight", 0), "positions"),
+        (config.vocab_size, most("word_embeddings.weight", 0), "entries"),
+        (config.hidden_size, most("word_embeddings.weight", 1), "dimensions"),
+        (config.intermediate_size, most("intermediate.dense.weight", 0), "dimensions inside a layer"),
     ):
-        if known and asked > 4 * known:
+        if known and isinstance(asked, int) and asked > 4 * known:
             return (
                 f"its config.json asks for {asked:,} {what} and its weights have {known:,}: they do not belong together"
             )
@@ -77,7 +85,7 @@ def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
 
 def _other_type(source: str) -> str:
     """What weights (not counters such as position_ids) of a saved model are stored as, where that is no usual float."""
-    for path in paths.model_folder(source).glob("model*.safetensors"):
+    for path in paths.weight_files(paths.model_folder(source)):
         with safe_open(path, "pt") as file:
             names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
             for kind in (file.get_slice(name).get_dtype() for name in names):

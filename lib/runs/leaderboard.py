@@ -110,6 +110,9 @@ def _trained(profile: str, file: str) -> dict[str, Mapping[str, Any]]:
     known = paths.read_json(path).get("runs") if path.is_file() else {}
     if not isinstance(known, dict) or not all(isinstance(run, dict) and "rows" in run for run in known.values()):
         raise DataError(f"{path} does not say which runs its rows come from: restore it from git.")
+    settings = [run["settings"] for run in known.values() if run.get("settings") is not None]
+    if not all(isinstance(one, dict) and {"max_steps", "epochs", "batch_size"} <= {*one} for one in settings):
+        raise DataError(f"{path} does not say how long its runs were trained: restore it from git.")
     return known
 
 
