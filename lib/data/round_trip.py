@@ -98,6 +98,8 @@ class _Translator:
             raise self._refusal("it wants a language or a task beside the text, which is not given here")
         if folder.is_dir() and not (folder / "model.safetensors").is_file():
             raise self._refusal(f"it {paths.PICKLED}" if paths.is_pickled(folder) else "it has no model.safetensors")
+        if problem := paths.foreign_shard(paths.model_folder(self.source)):
+            raise self._refusal(problem)
         commit = paths.model_folder(self.source).name
         self.fingerprint = f"{folder.name} {_digest(folder) if folder.is_dir() else commit}"
 

@@ -183,6 +183,10 @@ def test_the_real_model_translates_its_text_and_a_truncated_one_is_refused(maria
     (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(DataError, match="no loadable model .*broken"):
         round_trip.round_trip(texts, str(broken), marians[1])
+    path = broken / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"transformers_weights": "pytorch_model.bin"}))
+    with pytest.raises(DataError, match="names a file of weights .transformers_weights., which is not read"):
+        round_trip.round_trip(texts, str(broken), marians[1])
 
 
 def test_another_tokenizer_beside_the_same_weights_is_another_model(marians, tmp_path):
