@@ -1346,7 +1346,7 @@ def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeyp
         place.unlink()
     place.mkdir()
     (place / "notes.txt").write_text("mine")
-    with pytest.raises(DataError, match="holds a run without metrics.json, or something else: move it or delete"):
+    with pytest.raises(DataError, match="notes.txt lies where a run is to be trained again: move it"):
         runs.run(config)
     shutil.rmtree(place)
     for blocked in (paths.runs() / ".unfinished", paths.runs() / ".unfinished" / f".{place.name}.lock"):

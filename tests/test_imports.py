@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "command": {"checks"},
     "progress": set(),
     "session": {"paths"},
-    "distributed": set(),
+    "distributed": {"checks"},
     "notebook": {"checks", "paths", "session"},
     "data": TOOLS,
     "losses": set(),

@@ -27,7 +27,7 @@ from lib.progress import is_wanted
 from lib.runs import times
 from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
-from lib.runs.store import Run
+from lib.runs.store import NAMES, Run
 from lib.training import Trained, train
 
 
@@ -125,12 +125,13 @@ def _finish(
 
 def _check_place(folder: Path) -> None:
     """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained,
-    or is left of it: a run appears whole, so that what is there was changed by somebody."""
+    or lies in what is left of it."""
     paths.check_writable(folder.parent)
     if os.path.lexists(folder) and not folder.is_dir():
         raise DataError(f"{folder} is in the way of the run of this name: move it.")
-    if any(folder.glob("*")):
-        raise DataError(f"{folder} holds a run without metrics.json, or something else: move it or delete it.")
+    ours = {*NAMES, "history.csv", "encoder", "results"}
+    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in ours):
+        raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")
 
 
 def sweep(store: Path) -> None:
