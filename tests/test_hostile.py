@@ -433,6 +433,7 @@ CORPORA = [
     ("a.csv", "premise,contradiction,entailment\na b,c d,e f\ng,h,i\n", "the column 'contradiction' would be"),
     ("a.csv", "Query,Negative\na b,c d\ne f,g h\n", "the header has 2 columns"),
     ("a.csv", "sent0,negative_1\na b,c d\ne f,g h\n", "the column 'negative_1' would be"),
+    ("a.csv", "sent0,sent0\na b,c d\ne f,g h\n", "two columns are called 'sent0'"),
     ("a.csv", "sent0,neg1\na b,c d\ne f,g h\n", "the column 'neg1' would be"),
     ("a.csv", "query,negative_passage,positive_passage\na b,c d,e f\ng,h,i\n", "'negative_passage' would be"),
     ("a.csv", "premise,contradictory\na b,c d\ne f,g h\n", "the column 'contradictory' would be"),
@@ -450,6 +451,12 @@ def test_texts_that_are_none_are_named(tmp_path, name, text, words):
     with pytest.raises(DataError, match=words) as caught:
         load_corpus(name, tmp_path)
     assert name in one_sentence(caught)
+
+
+def test_a_file_that_is_named_twice_counts_once(tmp_path):
+    (tmp_path / "a.txt").write_text(LINES)
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    assert len(load_corpus("a.txt,./a.txt,link.txt,*.txt", tmp_path)) == 40
 
 
 def test_good_tables_stay_good(tmp_path):
@@ -1262,6 +1269,12 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path, finished_r
     with pytest.raises(EncoderError, match="also holds data/results.csv, which is no part of an encoder"):
         runs.export(run, folder)
     assert (folder / "data" / "results.csv").read_text() == "mine"
+    shutil.rmtree(folder / "data")
+    runs.export(run, folder)
+    with (folder / "README.md").open("a") as card:
+        card.write("My notes.\n")
+    with pytest.raises(EncoderError, match="exists and is no earlier export"):
+        runs.export(run, folder)
 
 
 CARDS = [

@@ -117,6 +117,10 @@ def _read_table(path: Path) -> Corpus:
             f"{path}: the column {early[0]!r} would be trained on as a text or its positive: put the hard negatives third "
             "(sent0,sent1,hard_neg)."
         )
+    if not named and len(set(header)) < len(header):
+        raise DataError(
+            f"{path}: two columns are called {max(header, key=header.count)!r}: give each a name of its own."
+        )
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     for line, row in rows:
         if len(row) != len(header):
@@ -286,8 +290,10 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         raise DataError(f"corpus {spec!r}: STS task {task!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
     else:
         patterns = [spec] if is_file else spec.split(",")
-        files = dict.fromkeys(file for pattern in patterns for file in _matching(pattern.strip(), data_dir))
-        corpus = _read(list(files))
+        files: dict[str, Path] = {}
+        for file in (file for pattern in patterns for file in _matching(pattern.strip(), data_dir)):
+            files.setdefault(os.path.realpath(file), file)  # each once
+        corpus = _read(list(files.values()))
         _check_columns(corpus.name, ["sentences"], corpus.columns if corpus.kind == "sentences" else [])
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")

@@ -78,7 +78,7 @@ def _sentences(path: Path, number: int, pair: Sequence[str]) -> list[str]:
 
 def _score(path: Path, number: int, text: str, scale: Sequence[float]) -> float:
     try:
-        score = float(text)
+        score = float(text) if text.isascii() and "_" not in text else math.nan  # Python reads 1_0, too
     except ValueError:
         score = math.nan
     if not math.isfinite(score):

@@ -24,6 +24,7 @@ from lib.runs.store import Run, read_rows
 CARD = "README.md"
 NOT_SHOWN = ("profile", "data_dir", "corpus", "backbone", "method", "method_arguments")  # places, or said elsewhere
 PROJECT = "contrastive-sentence-embeddings"
+LAST_SENTENCE = "None of the text is in this folder."
 
 
 def export(run: Run, folder: str | os.PathLike) -> Path:
@@ -44,9 +45,10 @@ def export(run: Run, folder: str | os.PathLike) -> Path:
 
 
 def _is_export(folder: Path) -> bool:
-    """Whether `export` wrote this folder, by its card."""
+    """Whether `export` wrote this folder, by its card, to which nobody has added anything since."""
     try:
-        return f"with {PROJECT}, commit" in (folder / CARD).read_text(encoding="utf8")
+        text = (folder / CARD).read_text(encoding="utf8")
+        return f"with {PROJECT}, commit" in text and text.endswith(f"{LAST_SENTENCE}\n")
     except (OSError, ValueError):
         return False
 
@@ -106,7 +108,7 @@ def model_card(run: Run, name: str = "") -> str:
             "## Licence",
             "",
             f"The weights derive from those of {backbone} and from the text they were trained on. {licence}; the code of the "
-            "training is under the MIT licence. None of the text is in this folder.",
+            f"training is under the MIT licence. {LAST_SENTENCE}",
             "",
         ]
     )

@@ -88,6 +88,8 @@ def test_splits_and_the_two_sick_protocols(data_dir):
         ("STS/STS15-en-test/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2: 'x' is not a gold score"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\n0_1\n\n", "line 2: '0_1' is not a gold score"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\n٣\n\n", "line 2: '٣' is not a gold score"),
         ("STS/STS15-en-test/STS.input.a.txt", "a b\nd\te\nf\tg\n", "line 1: 1 tab-separated"),
         ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
         ("SICK/SICK_test.txt", "header\n", "expected 1 lines after the header, found 0"),
