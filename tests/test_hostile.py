@@ -324,6 +324,8 @@ def test_a_file_of_the_users_at_the_usual_place_of_an_output_stays(tmp_path):
 
 def test_outputs_that_cannot_be_are_refused_before_anything_runs(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="-o -: an executed notebook goes into a file"):
+        jobs.single(NOTEBOOK, output=Path("-"))
     outputs = [
         tmp_path / "file" / "o.ipynb",
         tmp_path / (LONG + ".ipynb"),
@@ -427,6 +429,7 @@ CORPORA = [
     ("a.txt", "sentence\tlabel\na b\tx\n", "begins a table, not sentences"),
     ("a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "pointer to a file of Git LFS"),
     ("a.txt", "<!DOCTYPE html>\n<p>one sentence</p>\n", "is a web page or XML"),
+    ("a.txt", "<!-- a page -->\n<html>\n", "is a web page or XML"),
     ("a.txt", "\n1\tone sentence\n\n2\tanother sentence\n", "a number and a tab before every sentence"),
     ("a.txt", '["a b", "c"]\n["d e", "f"]\n', "a JSON list in every line"),
     ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as a text"),
@@ -456,7 +459,10 @@ def test_texts_that_are_none_are_named(tmp_path, name, text, words):
 def test_a_file_that_is_named_twice_counts_once(tmp_path):
     (tmp_path / "a.txt").write_text(LINES)
     (tmp_path / "link.txt").symlink_to("a.txt")
-    assert len(load_corpus("a.txt,./a.txt,link.txt,*.txt", tmp_path)) == 40
+    corpus = load_corpus("a.txt,./a.txt,link.txt,*.txt", tmp_path)
+    assert len(corpus) == 40
+    with pytest.raises(DataError, match="corpus_size -1 is no number of rows"):
+        corpus.sample(-1, 0)
 
 
 def test_good_tables_stay_good(tmp_path):
@@ -778,6 +784,14 @@ JSON = [
     ("modules.json", '[{"type": "sentence_transformers.models.LSTM", "path": "1_LSTM"}]', "models.LSTM' in '1_LSTM'"),
     ("modules.json", '[{"type": "x.Dense", "path": "3_Dense"}]', "lists the step 'x.Dense' in '3_Dense'"),
     ("modules.json", '["x"]', "lists the step ''"),
+    (
+        "modules.json",
+        '[{"type": "sentence_transformers.models.Normalize"}, {"type": "sentence_transformers.models.Pooling"}]',
+        "and at the end Normalize",
+    ),
+    ("config.json", {"vocab_size": 10_000_000}, "asks for 10,000,000 entries and its weights"),
+    ("config.json", {"hidden_size": 3_200}, "asks for 3,200 dimensions and its weights have 32"),
+    ("sentence_roberta_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
     ("modules.json", "{}", "modules.json is damaged: it holds a dict where a list is"),
     ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
     ("config.json", {"transformers_weights": "adapter_model.bin"}, "names a file of weights .transformers_weights."),
@@ -920,6 +934,22 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
             one.encode(["a", "b \ud800"])
     with pytest.raises(ConfigError, match="batch_tokens must be int"):
         encoder.encode(texts, batch_tokens="8")
+
+
+def test_steps_without_effect_and_an_empty_prompt_are_read(tmp_path, tiny_bert):
+    expected = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(["the dog"])
+    folder, kind = shutil.copytree(tiny_bert, tmp_path / "bert"), "sentence_transformers.models."
+    steps = {"Transformer": "./", "Pooling": "./1_Pooling", "Dropout": "2_Dropout", "Normalize": "3_Normalize"}
+    listed = [{"type": kind + name, "path": path} for name, path in steps.items()]
+    rewrite(folder, "modules.json", json.dumps(listed))
+    rewrite(folder, "1_Pooling/config.json", {"pooling_mode_mean_tokens": True})
+    prompts = {"prompts": {"document": ""}, "default_prompt_name": "document"}
+    rewrite(folder, "config_sentence_transformers.json", prompts)
+    encoder = SentenceEncoder.from_pretrained(folder)
+    np.testing.assert_array_equal(encoder.encode(["the dog"], batch_tokens=np.int64(8)), expected)
+    (folder / "2_Dense").mkdir()
+    with pytest.raises(EncoderError, match="2_Dense is not in the list of modules.json"):
+        SentenceEncoder.from_pretrained(folder)
 
 
 def test_a_loop_of_links_is_no_encoder(tmp_path, saved_sum):
@@ -1557,6 +1587,11 @@ def test_streams_that_nobody_reads(argument, streams, code, err):
         (DataError("two\nlines"), 2, "two lines"),
         (KeyboardInterrupt(), 130, "Interrupted; start the same command again"),
         (BrokenPipeError(), 141, ""),
+        (
+            UnicodeEncodeError("utf-8", "b\udcff", 1, 2, "surrogates not allowed"),
+            2,
+            "is no text in UTF-8: choose another",
+        ),
     ],
 )
 def test_how_a_command_ends(capsys, error, code, words):

@@ -54,9 +54,10 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
         return str(MINI_BERT), True
     for folder in (paths.expanded(text), paths.root() / text) if text else ():
         if os.path.isdir(folder):
+            foreign = paths.foreign_shard(folder)
             problems = {
                 paths.PICKLED: paths.is_pickled(folder),
-                f"cannot be loaded: {(shard := paths.foreign_shard(Path(folder)))}": bool(shard),
+                f"cannot be loaded: {foreign}": bool(foreign),
                 "is an adapter alone: merge it into its model first (`merge_and_unload` in peft)": (
                     (folder / "adapter_config.json").is_file() and not os.path.lexists(folder / "config.json")
                 ),

@@ -258,7 +258,7 @@ class SentenceEncoder(nn.Module):
         show_progress: bool = False,
         on_share: Callable[[float], None] | None = None,
     ) -> np.ndarray:
-        """Embed sentences: list of n strings -> float32 array [n, D], in the given order.
+        """Embed sentences: n strings, in a list or another iterable -> float32 array [n, D], in the given order.
 
         Repeated sentences are embedded once; batches hold sentences of similar length and at most `batch_tokens`
         tokens, padding included; evaluation mode, no gradient. The batching does not change a vector beyond
@@ -270,7 +270,8 @@ class SentenceEncoder(nn.Module):
             on_share: called after every batch with its share of the distinct sentences.
 
         Raises:
-            TypeError: something else than a list of strings was given.
+            TypeError: something else than several strings was given.
+            ConfigError: batch_tokens is no whole number from 1.
         """
         sentences = listed(sentences)
         row_of: dict[str, int] = {}
