@@ -1590,7 +1590,7 @@ def test_streams_that_nobody_reads(argument, streams, code, err):
         (
             UnicodeEncodeError("utf-8", "b\udcff", 1, 2, "surrogates not allowed"),
             2,
-            "is no text in UTF-8: choose another",
+            "b'b\\xff' is no text in UTF-8: choose another name",
         ),
     ],
 )
