@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import torch
 from pandas.io.formats.style import Styler
+from scipy import stats
 
 from lib import paths
 from lib.analysis import cost, ranks
@@ -24,14 +25,14 @@ from lib.data.transfer import TRANSFER_TASKS
 from lib.methods.jtcse import CONTROLS
 from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
-from lib.runs.tables import METHODS, SPELT
+from lib.runs.tables import METHODS, SPELT, reading
 
 # file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS: controls, parts, other names
 FURTHER = {
     "simcse": [],
     "micse": ["SimCSE + MoCo"],
     "jtcse": ["sum of stage 1", "JTCSE D"],
-    "three_r": ["InforMin-CL", "SSCL"],
+    "three_r": ["InforMin-CL", "SSCL", "miCSE", "MSSE", "JTCSE"],
 }
 SOURCES = {file: [*METHODS.get(file, []), *FURTHER.get(file, [])] for file in {**FURTHER, **METHODS}}
 TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
@@ -59,7 +60,7 @@ ADVICE = ["backbone", "data", "budget", "take", "score", "seeds", "gain", "low",
 ADVICE += ["also above SimCSE"]
 CONDITIONS = ["backbone", "data", "file", "table"]  # rows that agree in these were measured to be compared
 SIZE = r"([\d,]+ (?:sentences|triples))"
-READ_BY_MEAN = ", read by the mean"
+READ_BY_MEAN = reading("mean")
 
 
 def source(profile: str) -> str:
@@ -73,8 +74,8 @@ def rows(profile: str) -> pd.DataFrame:
     Returns:
         ROW_COLUMNS, and: file; kind of KINDS; data, how many sentences or triples they were trained on (empty: none), and
         the reading where it is not [CLS]; steps of the run (NaN where its settings were not kept); label, the method, and
-        where it was measured under several conditions on the same data, these. A file without a SimCSE of its own is
-        given that of simcse.csv with the same backbone, data and kind.
+        where it was measured under several conditions on the same data, these. A table without a SimCSE of its own is
+        given that of the file, else that of simcse.csv, with the same backbone, data and kind.
     """
     frames = []
     for file, methods in SOURCES.items():
@@ -82,7 +83,7 @@ def rows(profile: str) -> pd.DataFrame:
         plain = known.method.str.replace(rf", {SIZE}", "", regex=True).replace(SPELT)
         runs = [trained.get(run_id, {}) for run_id in known.run_id]
         data = [
-            _data(table, run) + READ_BY_MEAN * name.endswith(", mean")
+            _data(table, run) + READ_BY_MEAN * (name.endswith(", mean") or table.endswith(READ_BY_MEAN))
             for table, run, name in zip(known.table, runs, plain, strict=True)
         ]
         labels = {"file": file, "data": data, "steps": [_steps(run) for run in runs]}
@@ -138,13 +139,22 @@ def _of_kind(known: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _borrowed(found: pd.DataFrame) -> pd.DataFrame:
-    """SimCSE's rows from simcse.csv for the conditions that have none."""
-    keys = [*CONDITIONS, "kind"]
+    """SimCSE's rows for the conditions that have none: of another table of the file, else of simcse.csv."""
+    keys, same = [*CONDITIONS, "kind"], ["backbone", "data", "kind"]
     trained = found[~found.method.str.startswith("untuned")]
-    has = trained[trained.method == "SimCSE"][keys].drop_duplicates()
-    lacking = trained[keys].drop_duplicates().merge(has, how="left", indicator=True).query("_merge == 'left_only'")
-    plain = trained[(trained.file == "simcse") & (trained.method == "SimCSE")].drop(columns=["file", "table"])
-    return plain.merge(lacking.drop(columns="_merge"), on=["backbone", "data", "kind"])[list(found)]
+    plain = trained[trained.method == "SimCSE"]
+    lacking = trained[keys].drop_duplicates()
+    lacking = lacking[~_in(lacking, plain, keys)]
+    near = plain[plain.groupby(["file", *same]).table.transform("nunique") == 1]
+    near = near.drop(columns="table").merge(lacking, on=["file", *same])
+    far = plain[plain.file == "simcse"].drop(columns=["file", "table"])
+    far = far.merge(lacking[~_in(lacking, near, keys)], on=same)
+    return pd.concat([near, far])[list(found)]
+
+
+def _in(rows: pd.DataFrame, others: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
+    """Whether the others have these keys, row by row."""
+    return pd.MultiIndex.from_frame(rows[list(keys)]).isin(pd.MultiIndex.from_frame(others[list(keys)]))
 
 
 def differences(found: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -187,6 +197,40 @@ def _sizes_as_numbers(column: pd.Series) -> pd.Series:
     if column.name != "data":
         return column
     return column.astype(str).str.extract(r"^([\d,]+)")[0].str.replace(",", "").astype(float)
+
+
+def over_untrained(found: pd.DataFrame, backbone: str) -> pd.DataFrame:
+    """What training does to an encoder, against the same reading ([CLS] or the mean of the tokens) of it as it is.
+
+    Args:
+        found: what `rows` gives.
+
+    Returns:
+        By data and label: untrained and trained, averages of the seven STS tasks; change with its 95 % interval, `low` and
+        `high` (Student's t over the seeds); change of SICK-R alone and of the average of the transfer tasks (NaN where one
+        was not measured); seeds of STS.
+    """
+    some = found[found.backbone == backbone]
+    untrained = some[some.data == ""].groupby(["method", "task"]).value.first().rename("untrained")
+    some = some[(some.data != "") & some.kind.isin(["STS", "transfer"])]
+    by_mean = some.data.str.endswith(READ_BY_MEAN)
+    some = some.assign(reading=by_mean.map({True: "untuned, mean", False: "untuned, cls"}))
+    some = some.merge(untrained, left_on=["reading", "task"], right_index=True)
+    some = some.assign(change=some.value - some.untrained)
+    lines, keys = {}, ["data", "label"]
+    for name, part in some[some.kind == "STS"].groupby(keys, sort=False):
+        seeds = part.groupby("seed").filter(lambda one: len(one) == len(STS_TASKS)).groupby("seed")
+        means = seeds[["untrained", "value", "change"]].mean()
+        if not len(means):
+            continue
+        half = stats.t.ppf(0.975, len(means) - 1) * means.change.std() / math.sqrt(len(means))
+        line = means.mean().to_dict() | {"low": means.change.mean() - half, "high": means.change.mean() + half}
+        line |= {"SICK-R": part[part.task == "SICK-R"].change.mean(), "seeds": len(means)}
+        lines[name] = line
+    table = pd.DataFrame(lines).T.rename(columns={"value": "trained"}).rename_axis(keys)
+    transfer = some[some.kind == "transfer"].groupby(keys)
+    table["transfer"] = transfer.change.mean().where(transfer.task.nunique() == len(TRANSFER_TASKS))
+    return table
 
 
 def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:

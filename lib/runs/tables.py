@@ -45,7 +45,14 @@ SPELT = {
     "msse": "MSSE",
     "jtcse": "JTCSE",
 }
+READ_BY = ", read by the {}"  # the end of a table's name where its encoders are not read at [CLS]
+ENCODERS = ["mini-bert", "minilm-stripped"]  # that every paper's method was trained from
 TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
+
+
+def reading(pooling: str) -> str:
+    """The end of a table's name for encoders with this pooling, one of POOLINGS; empty for [CLS]."""
+    return "" if pooling == "cls" else READ_BY.format(pooling.replace("_", " "))
 
 
 def score(
@@ -163,7 +170,7 @@ def floors(profile: str = "small") -> pd.DataFrame:
 
 
 def collected_scores() -> pd.DataFrame:
-    """The average of the seven STS tasks of every method and of the SimCSE it stands beside, profile small.
+    """The average of the seven STS tasks of every method and of the SimCSE it stands beside, profile small, from ENCODERS.
 
     Returns:
         group (the paper, the number of sentences where the rows name it, a wider choice of settings), method, backbone,
@@ -182,7 +189,7 @@ def collected_scores() -> pd.DataFrame:
             group=(TITLES[paper] + ", " + size).fillna(TITLES[paper]) + choice,
             method=rows.method.str.replace(r", [\d,]+ sentences$", "", regex=True),
         )
-        rows = rows[rows.method.isin(["SimCSE", *methods])]
+        rows = rows[rows.method.isin(["SimCSE", *methods]) & rows.backbone.isin(ENCODERS)]
         compared = rows[rows.method != "SimCSE"].groupby(["group", "backbone"]).size().index
         rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
         collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))

@@ -10,6 +10,7 @@ import pytest
 from lib import paths
 from lib.config import RunConfig
 from lib.data.sts import STS_TASKS
+from lib.data.transfer import TRANSFER_TASKS
 from lib.runs import ROW_COLUMNS, leaderboard, tables
 
 STS = {"metric": "spearman", "split": "test", "aggregation": "all", "protocol": "SentEval"}
@@ -29,6 +30,7 @@ RUNS = {
     "simcse-a": {"rows": 10000, "settings": {"max_steps": 0, "epochs": 1, "batch_size": 64}},
     "simcse-b": {"rows": 1000, "settings": {"max_steps": 0, "epochs": 2, "batch_size": 64}},
     "old": {"rows": 10000},
+    "mean": {"rows": 3000, "settings": {"max_steps": 0, "epochs": 1, "batch_size": 64}},
 }
 FILES = {
     "simcse": sts("untuned, cls", {"": 40.0})
@@ -36,7 +38,9 @@ FILES = {
     + sts("untuned, cls", {"": 62.0}, backbone="averaging start")
     + sts("SimCSE, 10,000 sentences", {"1": 60.0, "2": 61.0, "3": 62.0})
     + sts("SimCSE, 1,000 sentences", {"1": 58.0}, run="simcse-b")
-    + sts("SimCSE, 10,000 sentences, mean", {"1": 70.0}),
+    + sts("SimCSE, 10,000 sentences, mean", {"1": 70.0})
+    + sts("untuned, mean", {"": 75.0}, backbone="untouched")
+    + sts("untuned, cls", {"": 71.0}, backbone="untouched"),
     "micse": sts("SimCSE, 1,000 sentences", {"1": 59.0, "2": 60.0}, table="Table 3", run="simcse-b")
     + sts("SimCSE + AMI, 1,000 sentences", {"1": 62.0, "2": 63.1}, table="Table 3", run="simcse-b")
     + sts("SimCSE, 10,000 sentences", {"1": 64.0, "2": 65.0}, table="Table 3")
@@ -46,8 +50,10 @@ FILES = {
     + sts("InfoCSE", {"1": 1.0}, table="Table 2", aggregation="wmean"),
     "msse": sts("MSSE w/o DCM", {"1": 90.0}, table="Table 1, 10,000 sentences"),
     "jtcse": sts("JTCSE", {"1": 66.0, "2": 67.1, "3": 68.0}, table="", run="old"),
-    "three_r": [],
-}
+    "three_r": sts("SimCSE", {"1": 76.0, "2": 77.0}, table="Table 2, 3,000 sentences, read by the mean", run="mean", backbone="untouched")
+    + sts("micse", {"1": 76.5, "2": 77.4}, table="Table 2, around, 3,000 sentences, read by the mean", run="mean", backbone="untouched")
+    + sts("micse", {"1": 70.0}, table="Table 2, around, 3,000 sentences", run="mean", backbone="untouched"),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -90,9 +96,35 @@ def test_gains_are_paired_within_their_own_conditions(published):
     assert np.isnan(gains["infocse", "10,000 sentences", "InfoCSE", "9"])  # SimCSE has no such seed
     # JTCSE has no SimCSE of its own: that of simcse.csv, same encoder and data
     assert gains["jtcse", "10,000 sentences", "JTCSE"].round(2).to_dict() == {"1": 6.0, "2": 6.1, "3": 6.0}
+    # another table of the file has it, for the mean of the tokens alone
+    assert gains["three_r", "3,000 sentences, read by the mean", "miCSE"].round(2).to_dict() == {"1": 0.5, "2": 0.4}
+    assert gains["three_r", "3,000 sentences", "miCSE"].isna().all()
     table = leaderboard.summary(averaged).set_index(["file", "data", "method"])
     assert table.loc[("jtcse", "10,000 sentences", "JTCSE"), ["gain", "seeds"]].round(3).tolist() == [6.033, 3]
     assert table.index.get_level_values("data")[0] == "1,000 sentences"
+
+
+def test_a_trained_encoder_is_set_against_the_same_reading_of_the_untrained_one(published):
+    found = leaderboard.rows("small")
+    table = leaderboard.over_untrained(found, "untouched")
+    by_mean = table.loc[("3,000 sentences, read by the mean", "miCSE")]
+    assert by_mean[["untrained", "trained", "change", "SICK-R", "seeds"]].round(2).tolist() == [
+        75,
+        76.95,
+        1.95,
+        1.95,
+        2,
+    ]
+    half = 12.706 * 0.45  # Student's t of two seeds, deviation 0.6364 over the root of two
+    assert by_mean[["low", "high"]].tolist() == pytest.approx([1.95 - half, 1.95 + half], abs=0.001)
+    at_cls = table.loc[("3,000 sentences", "miCSE")]
+    assert at_cls.change == -1 and np.isnan(at_cls.low) and np.isnan(at_cls.transfer)
+    of_transfer = [{**found[found.method == "miCSE"].iloc[0], "kind": "transfer", "task": name, "value": 82.0} for name in TRANSFER_TASKS]  # fmt: skip
+    start = [row | {"method": "untuned, mean", "data": "", "value": 81.0} for row in of_transfer]
+    table = leaderboard.over_untrained(pd.concat([found, pd.DataFrame(of_transfer + start)]), "untouched")
+    assert table.loc[("3,000 sentences, read by the mean", "miCSE"), "transfer"] == 1
+    lacking = pd.concat([found, pd.DataFrame(of_transfer[:6] + start)])
+    assert leaderboard.over_untrained(lacking, "untouched").transfer.isna().all()
 
 
 def test_seeds_without_all_tasks_are_left_out(published):

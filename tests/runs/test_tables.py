@@ -292,6 +292,7 @@ def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
 
 def test_the_scores_of_all_methods_are_their_own_rows_beside_their_simcse():
     found = tables.collected_scores()
+    assert set(found.backbone) == set(tables.ENCODERS)
     assert not found.duplicated(["group", "method", "backbone", "seed"]).any() and found.value.notna().all()
     assert (found.groupby(["group", "backbone"]).method.first() == "SimCSE").all()
     rows = tables.headlines(runs.published("small", "msse")).query("table == 'Table 1, 1,000 sentences'")
@@ -301,6 +302,10 @@ def test_the_scores_of_all_methods_are_their_own_rows_beside_their_simcse():
     rows = tables.headlines(runs.published("small", "msse")).query("method == 'SimCSE, wider choice'")
     here = found.query("group == 'MSSE, 10,000 sentences, wider choice' and method == 'SimCSE'")
     assert sorted(here.value) == sorted(rows.value) and len(here)
+
+
+def test_tables_of_encoders_that_are_not_read_at_cls_say_so():
+    assert [tables.reading(name) for name in ("cls", "mean")] == ["", ", read by the mean"]
 
 
 def test_the_floor_of_an_encoder_is_its_best_untrained_reading():
