@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import COLOURS, CYCLE, METHODS, OUTSIDE, SCORE, backbone_panels, colour, plain, widen
+from lib.figures.style import COLOURS, CYCLE, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, plain, widen
 
 FEW = 5  # seeds; fewer are drawn one by one: a range or a band of them would say too little
 _MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
@@ -249,13 +250,14 @@ def seed_bands(
     fig, axes = plt.subplots(*shape, figsize=size, squeeze=False)
     for row, (backbone, part) in zip(axes, parts, strict=True):
         looks = dict(zip(part.method.unique(), CYCLE(), strict=False))
+        shades = dict(zip((name for name in looks if not colour(name, "")), itertools.cycle(OTHERS), strict=False))
         for ax, (quantity, title) in zip(row, quantities.items(), strict=True):
             for method, values in part.dropna(subset=quantity).groupby("method", sort=False):
                 look, is_log = looks[method], quantity in logarithmic
                 groups = (np.log(values[quantity]) if is_log else values[quantity]).groupby(values.step)
                 band = groups.agg(["mean", "min", "max"])
                 band = np.exp(band) if is_log else band
-                shade = METHODS.get(method, look["color"])
+                shade = colour(method, shades.get(method, ""))
                 style = {"color": shade, "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
                 ax.plot(band.index, band["mean"], **style, label=method)
                 if values.seed.nunique() >= FEW:

@@ -91,7 +91,7 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
     column = (x.max() - left) / (right - left) + 0.05
     line = {"arrowstyle": "-", "lw": 0.6, "relpos": (0, 0.45), "shrinkA": 0, "shrinkB": 3}
     for i, height in zip(order, heights, strict=True):
-        look = {"arrowprops": line | {"color": colour(names.iloc[i])}, "fontsize": 8.5, "va": "center"}
+        look = {"arrowprops": line | {"color": colour(names.iloc[i])}, "fontsize": 9, "va": "center"}
         place = {"xytext": (column, height), "textcoords": "axes fraction", "in_layout": False}
         ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, **look)
 

@@ -19,7 +19,7 @@ COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 METHODS = {
     "untuned": COLOURS[7], "SimCSE": COLOURS[0], "SimCSE + AMI": "#8c2d04", "SimCSE + MoCo": COLOURS[9],
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "sum of stage 1": "#00695c", "NCE": "#8a6d00", "TNCSE": COLOURS[1], "JTCSE": "#59338c",
-    "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e",
+    "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72",
 }  # fmt: skip
 OTHERS = ("#2b2b2b", "#a3a300", "#e7298a", COLOURS[6], COLOURS[8])  # no method's: for what is none
 # For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.

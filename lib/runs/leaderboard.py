@@ -27,11 +27,9 @@ from lib.runs import store
 from lib.runs.prepare import Shared, encoder_name, load
 from lib.runs.tables import METHODS, SPELT, reading
 
-# file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS: controls, parts, other names
+# file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS
 FURTHER = {
     "simcse": [],
-    "micse": ["SimCSE + MoCo"],
-    "jtcse": ["sum of stage 1", "JTCSE D"],
     "three_r": ["InforMin-CL", "SSCL", "miCSE", "MSSE", "JTCSE"],
 }
 SOURCES = {file: [*METHODS.get(file, []), *FURTHER.get(file, [])] for file in {**FURTHER, **METHODS}}

@@ -28,10 +28,10 @@ MAIN = {"micse": "Table 3", "msse": "Table 1"}  # paper -> how the names of its 
 HISTORY_COLUMNS = ["table", "backbone", "method", "seed", "run_id", "step", "quantity", "value"]
 # paper -> what stands for it beside the others
 METHODS = {
-    "micse": ["SimCSE + AMI", "miCSE"],
+    "micse": ["SimCSE + AMI", "SimCSE + MoCo", "miCSE"],
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
     "msse": ["MSSE w/o DCM and ICM", "MSSE"],  # the first: contrast without the layer that SimCSE trains with
-    "jtcse": ["NCE", "TNCSE", "JTCSE"],  # the first: both encoders trained on without a term between them
+    "jtcse": ["sum of stage 1", "NCE", "TNCSE", "JTCSE", "JTCSE D"],  # NCE: both encoders trained on, no term between them
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
 # what runs call a method -> its name in tables and figures
@@ -146,27 +146,37 @@ def beyond_sts(rows: pd.DataFrame, *, paper: str, tables: str) -> Styler:
     return shown.style.format(precision=2, na_rep="").set_caption(caption)
 
 
-def headlines(rows: pd.DataFrame) -> pd.DataFrame:
+def headlines(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
     """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
-    rows = rows.query("split == 'test' and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})
+    rows = rows.query("split == @split and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})
     whole = ["table", "method", "backbone", "profile", "seed"]
     has_average = (rows.task == "Avg.").groupby([rows[name] for name in whole]).transform("any")
     return rows[(rows.task == "Avg.") | ~has_average.astype(bool)]
 
 
-def floors(profile: str = "small") -> pd.DataFrame:
-    """What every method has to beat on the seven STS tasks: the best untrained reading of each encoder.
+def floors(profile: str = "small", *, task: str = "Avg.", split: str = "test") -> pd.DataFrame:
+    """What every method has to beat on the seven STS tasks, or on one: the best untrained reading of each encoder.
 
     That of the mini-BERT is the word vectors that it was made from (`averaging start`), far above its own readings.
 
     Returns:
         name, backbone, value: one row for each backbone.
     """
-    known = headlines(store.published(profile, "simcse"))
-    known = known[known.method.astype(str).str.startswith("untuned") & (known.task == "Avg.")]
+    known = headlines(store.published(profile, "simcse"), split)
+    known = known[known.method.astype(str).str.startswith("untuned") & (known.task == task)]
     words = known[known.backbone == "averaging start"].assign(backbone="mini-bert", method="word vectors, untrained")
     best = pd.concat([known, words]).sort_values("value").drop_duplicates("backbone", keep="last")
     return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)
+
+
+def dev_floors() -> str:
+    """The floors of ENCODERS on STS-B dev, as far as they were measured, in words for the caption of a table."""
+    known = floors(task="STS-B", split="dev").query("backbone in @ENCODERS")
+    return "floors on STS-B dev: " + _listed(known)
+
+
+def _listed(known: pd.DataFrame) -> str:
+    return ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known.itertuples(index=False))
 
 
 def collected_scores() -> pd.DataFrame:
@@ -179,8 +189,6 @@ def collected_scores() -> pd.DataFrame:
     collected = []
     for paper, methods in METHODS.items():
         rows = by_choice(headlines(store.published("small", paper)).query("task == 'Avg.'"))
-        if paper == "jtcse":
-            rows = with_plain_simcse(rows)
         if paper in MAIN:  # others have few sentences with as many steps, or another budget
             rows = rows[rows.table.str.startswith(MAIN[paper])]
         size = (rows.method + rows.table.fillna("")).str.extract(r"([\d,]+ sentences)")[0]
@@ -194,18 +202,6 @@ def collected_scores() -> pd.DataFrame:
         rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
         collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))
     return pd.concat(collected, ignore_index=True)[["group", "method", "backbone", "seed", "value"]]
-
-
-def with_plain_simcse(rows: pd.DataFrame) -> pd.DataFrame:
-    """Headlines of JTCSE's notebook, and those of plain SimCSE (10,000 sentences) and of the untuned [CLS] for encoders
-    where they stand in the notebook of SimCSE alone."""
-    simcse = headlines(store.published("small", "simcse")).replace({"method": {"SimCSE, 10,000 sentences": "SimCSE"}})
-    frames = []
-    for method in ("untuned, cls", "SimCSE"):
-        lacking = {*rows.backbone} - {*rows.backbone[rows.method == method]}
-        plain = simcse[(simcse.method == method) & (simcse.table == "Table 5") & simcse.backbone.isin(lacking)]
-        frames.append(plain[plain.seed.isin(["", *rows.seed])])
-    return pd.concat([*frames, rows], ignore_index=True)
 
 
 def sized(rows: pd.DataFrame) -> pd.DataFrame:
@@ -238,8 +234,7 @@ def gains(rows: pd.DataFrame, *, over: str, by: Sequence[str] = ("method",), wit
     )
     caption += f"; gain over {over} with the same seed"
     if with_floors:
-        known = floors()[lambda rows: rows.backbone.isin(shown.backbone)].itertuples()
-        caption += "; floors: " + ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in known)
+        caption += "; floors: " + _listed(floors()[lambda rows: rows.backbone.isin(shown.backbone)])
     return _styled(table, DECIMALS, caption)
 
 
@@ -535,7 +530,7 @@ def dev_scores(
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler | str:
     """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
-    come first, sorted. A sentence where there are neither."""
+    come first, sorted; `dev_floors` in the caption. A sentence where there are neither."""
     if paper is None and name not in [key[0] for key in table.index]:
         return "not measured yet"
     one = table.loc[name].dropna(axis=1, how="all")
@@ -543,7 +538,7 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
     one = one.iloc[np.argsort(numbers, kind="stable")]
-    return one.style.format(precision=DECIMALS, na_rep="").set_caption(caption)
+    return one.style.format(precision=DECIMALS, na_rep="").set_caption(f"{caption}; {dev_floors()}")
 
 
 def _styled(table: pd.DataFrame, decimals: int, caption: str) -> Styler:

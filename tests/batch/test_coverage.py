@@ -18,6 +18,17 @@ def headings(notebook):
     return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
 
 
+def has_code(notebook, section):
+    """Whether a code cell follows the heading that begins so, before the next one of its level."""
+    cells, inside = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells, False
+    for cell in cells:
+        if cell.cell_type == "code" and inside:
+            return True
+        for line in cell.source.splitlines() if cell.cell_type == "markdown" else ():
+            inside = line.startswith(f"## {section}") or (inside and not line.startswith("## "))
+    return False
+
+
 def identities(text):
     """Tables I, II (cost) -> {Table I, Table II}."""
     kinds = re.findall(r"(Table|Figure)s? ([\w.]+(?:, (?!Table|Figure)[\w.]+)*)", text.split(" (")[0])
@@ -46,8 +57,17 @@ def test_a_slot_names_one_section_of_the_notebook_and_the_notebook_shows_the_app
     wrong = [s[:2] for s in sheet["slots"] if s[1] and sum(h.startswith(s[1]) for h in there) != 1]
     assert not wrong
     assert all(measured or note for _, _, measured, note in sheet["slots"]), "a slot says how it was run, or why not"
+    living = {s[1] for s in sheet["slots"] if re.match("demo|small(?! declared)", s[2])}
+    assert not [name for name in living if not has_code(sheet["notebook"], name)], "a section that shows nothing"
     cells = nbformat.read(paths.root() / "notebooks" / f"{sheet['notebook']}.ipynb", 4).cells
     assert sum(f'papers.appendix("{paper}")' in cell.source for cell in cells) == 1
+
+
+def test_the_status_table_counts_what_the_sheets_list():
+    page = (paths.root() / "README.md").read_text(encoding="utf8")
+    rows = re.findall(r"^\| .* \| not run \| (\d+), (\d+), (\d+) \|$", page, flags=re.M)
+    counts = papers.coverage()[["all", "demo", "small"]]
+    assert sorted(tuple(map(int, row)) for row in rows) == sorted(counts.itertuples(index=False, name=None))
 
 
 def test_identities():

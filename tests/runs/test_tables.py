@@ -271,7 +271,7 @@ def test_rows_stand_behind_those_that_were_published_each_once(measured, monkeyp
 def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
     known = pd.concat([rows(name, "7", 0.0, tasks=["STS-B"], split="dev", table="Table 1") for name in ("0.1", "0.5")])
     known = pd.concat([known.assign(value=[70.0, 71.0]), known.assign(table="Table 9")])
-    monkeypatch.setattr(runs.store, "published", lambda profile, name: known if name == "p_dev" else None)
+    monkeypatch.setattr(runs.store, "published", lambda profile, name: known if name == "p_dev" else known.iloc[:0])
     done = plan.runs("rates")
     table = tables.dev_scores(plan, {"Table 1": done}, paper="p", note="n")
     assert list(table.index) == [("Table 1", "0.2"), ("Table 1", "0.1"), ("Table 1", "0.5")]
@@ -313,5 +313,6 @@ def test_the_floor_of_an_encoder_is_its_best_untrained_reading():
     rows = tables.headlines(runs.published("small", "simcse")).query("method.str.startswith('untuned')")
     best = rows.groupby("backbone").value.max()
     assert found.index.is_unique and found.value["minilm-stripped"] == best["minilm-stripped"]
+    assert tables.dev_floors() == "floors on STS-B dev: mini-bert 73.90 (word vectors, untrained)"
     assert found.value["mini-bert"] == best["averaging start"] > best["mini-bert"]
     assert found.name["mini-bert"] == "word vectors, untrained"
