@@ -350,7 +350,7 @@ def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_
     same = declared("chosen_reduce=dim", "simcse_chosen_temperature=0.05")
     assert not any("wider" in name for name in same["main"])
     chosen = ["chosen_temperature=0.1", "chosen_learning_rate=2.0e-4", "chosen_seeds=[42, 50]"]
-    found = declared("choice_temperatures=[0.1]", *chosen)
+    found = declared("choice_temperatures=[0.1]", "ablation_seeds=[7]", *chosen)
     assert {name for name, seed in found["seeds"] if seed == 50} == {"SimCSE, wider choice", "MSSE, wider choice"}
     wider, trials = found["main"]["MSSE, wider choice"], found["choice"]
     arguments = wider.method_arguments
@@ -363,6 +363,7 @@ def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_
 def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)
     values = ["plain_temperature=0.1", "choice_temperatures=[0.2]", "choice_size=128", "ablation_size=64", "around=[]"]
+    values.append("ablation_seeds=[7]")
     plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
     trials = {run.labels["method"]: run.config for run in plan if run.group == "choice"}
     both = [
