@@ -31,7 +31,7 @@ METHODS = {
     "micse": ["SimCSE + AMI", "SimCSE + MoCo", "miCSE"],
     "infocse": ["DiffCSE", "InfoCSE", "InfoCSE + RTD"],
     "msse": ["MSSE w/o DCM and ICM", "MSSE"],  # the first: contrast without the layer that SimCSE trains with
-    "jtcse": ["sum of stage 1", "NCE", "TNCSE", "JTCSE", "JTCSE D"],  # NCE: both encoders trained on, no term between them
+    "jtcse": ["sum of stage 1", "NCE", "TNCSE", "JTCSE", "JTCSE D"],  # NCE: no term between the two encoders
     "three_r": ["SimCSE + 3R", "SimCSE + 3R, SimCSE's settings"],
 }
 # what runs call a method -> its name in tables and figures
