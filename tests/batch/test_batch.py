@@ -379,6 +379,9 @@ def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
     plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
     around = [run.config.method_arguments["temperature"] for run in plan if run.group == "around"]
     assert around == [0.05] * 4, "other methods keep the temperature of their papers"
+    values = ["around=[micse]", "around_both=false"]
+    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
+    assert [run.labels["method"] for run in plan if run.group == "around"] == ["micse"]
 
 
 @pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])
