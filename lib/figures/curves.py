@@ -250,14 +250,17 @@ def seed_bands(
     fig, axes = plt.subplots(*shape, figsize=size, squeeze=False)
     for row, (backbone, part) in zip(axes, parts, strict=True):
         looks = dict(zip(part.method.unique(), CYCLE(), strict=False))
-        shades = dict(zip((name for name in looks if not colour(name, "")), itertools.cycle(OTHERS), strict=False))
+        shades, rest = {}, itertools.cycle(OTHERS)
+        for name in looks:  # the first variant of a method has the method's colour
+            own = colour(name, "")
+            shades[name] = own if own and own not in shades.values() else next(rest)
         for ax, (quantity, title) in zip(row, quantities.items(), strict=True):
             for method, values in part.dropna(subset=quantity).groupby("method", sort=False):
                 look, is_log = looks[method], quantity in logarithmic
                 groups = (np.log(values[quantity]) if is_log else values[quantity]).groupby(values.step)
                 band = groups.agg(["mean", "min", "max"])
                 band = np.exp(band) if is_log else band
-                shade = colour(method, shades.get(method, ""))
+                shade = shades[method]
                 style = {"color": shade, "ls": look["linestyle"], "marker": look["marker"], "ms": 3}
                 ax.plot(band.index, band["mean"], **style, label=method)
                 if values.seed.nunique() >= FEW:

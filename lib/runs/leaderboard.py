@@ -30,7 +30,7 @@ from lib.runs.tables import METHODS, SPELT, reading
 # file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS
 FURTHER = {
     "simcse": [],
-    "three_r": ["InforMin-CL", "SSCL", "miCSE", "MSSE", "JTCSE"],
+    "three_r": ["InforMin-CL", "SSCL", "miCSE", "InfoCSE", "MSSE", "JTCSE"],
 }
 SOURCES = {file: [*METHODS.get(file, []), *FURTHER.get(file, [])] for file in {**FURTHER, **METHODS}}
 TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
@@ -143,7 +143,7 @@ def _borrowed(found: pd.DataFrame) -> pd.DataFrame:
     plain = trained[trained.method == "SimCSE"]
     lacking = trained[keys].drop_duplicates()
     lacking = lacking[~_in(lacking, plain, keys)]
-    near = plain[plain.groupby(["file", *same]).table.transform("nunique") == 1]
+    near = plain[plain.groupby(["file", *same]).table.transform("nunique") == 1]  # of several, which is meant is open
     near = near.drop(columns="table").merge(lacking, on=["file", *same])
     far = plain[plain.file == "simcse"].drop(columns=["file", "table"])
     far = far.merge(lacking[~_in(lacking, near, keys)], on=same)
@@ -204,27 +204,33 @@ def over_untrained(found: pd.DataFrame, backbone: str) -> pd.DataFrame:
         found: what `rows` gives.
 
     Returns:
-        By data and label: untrained and trained, averages of the seven STS tasks; change with its 95 % interval, `low` and
+        By data and method: untrained and trained, averages of the seven STS tasks; change with its 95 % interval, `low` and
         `high` (Student's t over the seeds); change of SICK-R alone and of the average of the transfer tasks (NaN where one
         was not measured); seeds of STS.
     """
-    some = found[found.backbone == backbone]
+    keys = ["data", "method"]
+    some = found[found.backbone == backbone].drop_duplicates(
+        [*keys, "kind", "seed", "task"]
+    )  # SimCSE is lent to tables
     untrained = some[some.data == ""].groupby(["method", "task"]).value.first().rename("untrained")
     some = some[(some.data != "") & some.kind.isin(["STS", "transfer"])]
     by_mean = some.data.str.endswith(READ_BY_MEAN)
     some = some.assign(reading=by_mean.map({True: "untuned, mean", False: "untuned, cls"}))
-    some = some.merge(untrained, left_on=["reading", "task"], right_index=True)
+    untrained = untrained.rename_axis(["reading", "task"]).reset_index()
+    some = some.merge(untrained, on=["reading", "task"])
     some = some.assign(change=some.value - some.untrained)
-    lines, keys = {}, ["data", "label"]
+    lines = {}
     for name, part in some[some.kind == "STS"].groupby(keys, sort=False):
-        seeds = part.groupby("seed").filter(lambda one: len(one) == len(STS_TASKS)).groupby("seed")
-        means = seeds[["untrained", "value", "change"]].mean()
-        if not len(means):
+        whole = part.groupby("seed").filter(lambda one: len(one) == len(STS_TASKS))
+        if not len(whole):
             continue
+        means = whole.groupby("seed")[["untrained", "value", "change"]].mean()
         half = stats.t.ppf(0.975, len(means) - 1) * means.change.std() / math.sqrt(len(means))
         line = means.mean().to_dict() | {"low": means.change.mean() - half, "high": means.change.mean() + half}
-        line |= {"SICK-R": part[part.task == "SICK-R"].change.mean(), "seeds": len(means)}
+        line |= {"SICK-R": whole[whole.task == "SICK-R"].change.mean(), "seeds": len(means)}
         lines[name] = line
+    if not lines:
+        return pd.DataFrame()
     table = pd.DataFrame(lines).T.rename(columns={"value": "trained"}).rename_axis(keys)
     transfer = some[some.kind == "transfer"].groupby(keys)
     table["transfer"] = transfer.change.mean().where(transfer.task.nunique() == len(TRANSFER_TASKS))

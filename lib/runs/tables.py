@@ -147,7 +147,7 @@ def beyond_sts(rows: pd.DataFrame, *, paper: str, tables: str) -> Styler:
 
 
 def headlines(rows: pd.DataFrame, split: str = "test") -> pd.DataFrame:
-    """Of result rows of STS tasks those that tables quote: test, aggregation all, the average or the only task."""
+    """Of result rows of STS tasks those that tables quote: one split, aggregation all, the average or the only task."""
     rows = rows.query("split == @split and aggregation == 'all' and metric == 'spearman'").astype({"seed": str})
     whole = ["table", "method", "backbone", "profile", "seed"]
     has_average = (rows.task == "Avg.").groupby([rows[name] for name in whole]).transform("any")

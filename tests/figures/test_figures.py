@@ -244,6 +244,16 @@ def test_few_shot_draws_a_line_per_method_through_the_means():
     assert lines[0].get_xdata()[0] == bars[0][0, 0] < lines[1].get_xdata()[0]  # side by side
 
 
+def test_variants_in_curves_are_told_apart_and_the_first_has_the_methods_colour():
+    names = ["MSSE", "MSSE w/o NCE", "another", "SimCSE"]
+    curves = pd.DataFrame(
+        [(n, "1", step, step) for n in names for step in (0, 1)], columns=["method", "seed", "step", "norm"]
+    )
+    shades = {line.get_label(): line.get_color() for line in figures.seed_bands(curves, {"norm": "t"}).axes[0].lines}
+    assert shades["MSSE"] == figures.METHODS["MSSE"] and shades["SimCSE"] == figures.METHODS["SimCSE"]
+    assert len({shades[name] for name in names}) == 4 and not {shades["another"]} & {*figures.METHODS.values()}
+
+
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_fewer_than_five_seeds_are_drawn_one_by_one(seeds):
     values = [float(v) for v in range(seeds)]

@@ -125,6 +125,8 @@ def test_a_trained_encoder_is_set_against_the_same_reading_of_the_untrained_one(
     assert table.loc[("3,000 sentences, read by the mean", "miCSE"), "transfer"] == 1
     lacking = pd.concat([found, pd.DataFrame(of_transfer[:6] + start)])
     assert leaderboard.over_untrained(lacking, "untouched").transfer.isna().all()
+    lent = table.index[table.index.get_level_values("method") == "SimCSE"]  # to miCSE's table, and counted once
+    assert len(lent) == 1 and leaderboard.over_untrained(found, "nobody's").empty
 
 
 def test_seeds_without_all_tasks_are_left_out(published):
