@@ -200,7 +200,8 @@ def collected_scores() -> pd.DataFrame:
         rows = rows[rows.method.isin(["SimCSE", *methods]) & rows.backbone.isin(ENCODERS)]
         compared = rows[rows.method != "SimCSE"].groupby(["group", "backbone"]).size().index
         rows = rows[pd.MultiIndex.from_frame(rows[["group", "backbone"]]).isin(compared)]
-        collected.append(rows.sort_values("method", key=lambda name: name != "SimCSE", kind="stable"))
+        order = ["SimCSE", *methods]
+        collected.append(rows.sort_values("method", key=lambda names: names.map(order.index), kind="stable"))
     return pd.concat(collected, ignore_index=True)[["group", "method", "backbone", "seed", "value"]]
 
 
