@@ -12,7 +12,6 @@ from typing import Any
 import pandas as pd
 import torch
 from pandas.io.formats.style import Styler
-from scipy import stats
 
 from lib import paths
 from lib.analysis import cost, ranks
@@ -209,32 +208,26 @@ def over_untrained(found: pd.DataFrame, backbone: str) -> pd.DataFrame:
         was not measured); seeds of STS.
     """
     keys = ["data", "method"]
-    some = found[found.backbone == backbone].drop_duplicates(
-        [*keys, "kind", "seed", "task"]
-    )  # SimCSE is lent to tables
-    untrained = some[some.data == ""].groupby(["method", "task"]).value.first().rename("untrained")
-    some = some[(some.data != "") & some.kind.isin(["STS", "transfer"])]
-    by_mean = some.data.str.endswith(READ_BY_MEAN)
-    some = some.assign(reading=by_mean.map({True: "untuned, mean", False: "untuned, cls"}))
-    untrained = untrained.rename_axis(["reading", "task"]).reset_index()
-    some = some.merge(untrained, on=["reading", "task"])
-    some = some.assign(change=some.value - some.untrained)
-    lines = {}
-    for name, part in some[some.kind == "STS"].groupby(keys, sort=False):
-        whole = part.groupby("seed").filter(lambda one: len(one) == len(STS_TASKS))
-        if not len(whole):
-            continue
-        means = whole.groupby("seed")[["untrained", "value", "change"]].mean()
-        half = stats.t.ppf(0.975, len(means) - 1) * means.change.std() / math.sqrt(len(means))
-        line = means.mean().to_dict() | {"low": means.change.mean() - half, "high": means.change.mean() + half}
-        line |= {"SICK-R": whole[whole.task == "SICK-R"].change.mean(), "seeds": len(means)}
-        lines[name] = line
-    if not lines:
+    some = found[(found.backbone == backbone) & found.kind.isin(["STS", "transfer"])]
+    some = some.drop_duplicates([*keys, "kind", "seed", "task"])  # SimCSE is lent to tables that have none
+    start, some = some[some.data == ""].set_index(["method", "task"]).value, some[some.data != ""]
+    reading = some.data.str.endswith(READ_BY_MEAN).map({True: "untuned, mean", False: "untuned, cls"})
+    untrained = start.reindex(pd.MultiIndex.from_arrays([reading, some.task])).to_numpy()
+    some = some.assign(untrained=untrained, change=some.value - untrained)
+    seeds = some[some.kind == "STS"].groupby([*keys, "seed"], sort=False)[["value", "untrained", "change"]]
+    means = seeds.mean()[seeds.count().change == len(STS_TASKS)].reset_index()
+    if not len(means):
         return pd.DataFrame()
-    table = pd.DataFrame(lines).T.rename(columns={"value": "trained"}).rename_axis(keys)
-    transfer = some[some.kind == "transfer"].groupby(keys)
+    both = pd.concat(
+        [means, means.drop_duplicates(["data", "seed"]).assign(method="untrained", value=lambda x: x.untrained)]
+    )
+    table = gain_table(both, over="untrained", value="value", by=keys).drop("untrained", level="method")
+    table = table.rename(columns={"mean": "trained", "gain": "change", "95 % low": "low", "95 % high": "high"})
+    table["untrained"] = means.groupby(keys).untrained.mean()
+    table["SICK-R"] = some[some.task == "SICK-R"].groupby(keys).change.mean()
+    transfer = some[some.kind == "transfer"].dropna(subset="change").groupby(keys)
     table["transfer"] = transfer.change.mean().where(transfer.task.nunique() == len(TRANSFER_TASKS))
-    return table
+    return table[["untrained", "trained", "change", "low", "high", "SICK-R", "transfer", "seeds"]]
 
 
 def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:

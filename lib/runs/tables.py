@@ -45,14 +45,13 @@ SPELT = {
     "msse": "MSSE",
     "jtcse": "JTCSE",
 }
-READ_BY = ", read by the {}"  # the end of a table's name where its encoders are not read at [CLS]
 ENCODERS = ["mini-bert", "minilm-stripped"]  # that every paper's method was trained from
 TITLES = {"micse": "miCSE", "infocse": "InfoCSE", "msse": "MSSE", "jtcse": "TNCSE, JTCSE", "three_r": "3R"}
 
 
 def reading(pooling: str) -> str:
     """The end of a table's name for encoders with this pooling, one of POOLINGS; empty for [CLS]."""
-    return "" if pooling == "cls" else READ_BY.format(pooling.replace("_", " "))
+    return "" if pooling == "cls" else f", read by the {pooling.replace('_', ' ')}"
 
 
 def score(
