@@ -92,7 +92,8 @@ def _repeatable_outputs() -> None:
 
 
 def setup(*, profile: str) -> None:
-    """Quiet libraries, one plot style, and a line each for profile, device and versions."""
+    """Quiet libraries, one plot style, figures filed under the profile, and a line each for profile, device and versions."""
+    session.profile = profile
     session.quiet()
     _repeatable_outputs()
     import matplotlib.pyplot as plt

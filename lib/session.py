@@ -13,6 +13,7 @@ from typing import Any
 
 from lib import paths
 
+profile = "demo"  # whose folder the figures of this process go to; `lib.setup` sets it
 REPORTED = ("torch", "transformers", "accelerate", "numpy", "scipy", "scikit-learn")
 
 

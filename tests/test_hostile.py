@@ -1491,7 +1491,7 @@ tries = {
     "tokens": lambda: tokenize_corpus(lines, encoder, max_length=16),
     "checkpoint": checkpoint,
     "results": lambda: run.results("full", lambda: rows),
-    "figure": lambda: figures.save_figure(figure, "full", rows, profile="demo"),
+    "figure": lambda: figures.save_figure(figure, "full", rows),
     "pool": lambda: write_pool(tmp / "pool.txt", ["word"], lambda prompt: "a word of many more " * 6 + "\\n" + "\\n".join(f"a word {i}" for i in range(900))),
     "run": lambda: runs.run(config),
     "report": lambda: report.write("demo", [Path(f"{i}.ipynb") for i in range(20)]),
@@ -1643,15 +1643,17 @@ def test_signs_of_formulas_are_signs_in_a_figure():
     drawing = [
         draw for draw in vars(figures).values() if getattr(draw, "__annotations__", {}).get("return") == "Figure"
     ]
-    assert len(drawing) > 10 and all(hasattr(draw, "__wrapped__") for draw in drawing), "figures.style.plain is missing"
+    assert len(drawing) > 10 and all(hasattr(draw, "__wrapped__") for draw in drawing), (
+        "figures.style.drawing is missing"
+    )
     frame = pd.DataFrame({"encoder": ["$5_{ and $6"] * 5, "index": range(1, 6), "value": [1.0, 0.5, 0.2, 0.1, 0.05]})
     figure = figures.singular_spectrum(frame)
-    saved = figures.save_figure(figure, "name", frame, profile="demo", note="$5_{ and $6")
+    saved = figures.save_figure(figure, "name", frame, note="$5_{ and $6")
     assert "$5_{ and $6" in saved.with_suffix(".svg").read_text()
     (Path(os.environ["CSE_FIGURES"]) / "file").write_text("x")
     os.environ["CSE_FIGURES"] += "/file"
     with pytest.raises(DataError, match="cannot be read or written"):
-        figures.save_figure(figure, "name", frame, profile="demo")
+        figures.save_figure(figure, "name", frame)
 
 
 def test_layers_that_no_memory_holds_are_counted_before_they_are_built(tiny_bert, corpus_file):

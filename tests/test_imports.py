@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "config": TOOLS | {"data", "encoders", "methods"},
     "evaluation": {"checks", "data"},
     "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation"},
-    "figures": {"paths"},
+    "figures": {"paths", "session"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
     "batch": TOOLS | {"command", "config", "analysis", "runs"},

@@ -13,6 +13,7 @@ from sklearn.manifold import trustworthiness
 
 from lib.data.labelled import LabelledTexts
 from lib.evaluation.clustering import LAYOUTS, cluster_scores, k_means
+from lib.evaluation.retrieval import top_k
 
 DIMENSIONS = 50  # principal components that a map is made from
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
@@ -67,4 +68,21 @@ def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: st
         columns = {"encoder": name, "text": task.texts, "label": task.labels, "cluster": k_means(x, k)}
         columns |= {"x": points[:, 0], "y": points[:, 1], "trust": trust(x, points)}
         parts.append(pd.DataFrame(columns | {"v_measure": scores.query("metric == 'v_measure'").value.mean()}))
+    return pd.concat(parts)
+
+
+def neighbours(
+    queries: Mapping[str, np.ndarray], vectors: Mapping[str, np.ndarray], places: Mapping[str, np.ndarray], k: int
+) -> pd.DataFrame:
+    """The places [n, 2] of texts on the map of each encoder, and the ranks of the k nearest by cosine to its query [1, D].
+
+    Returns:
+        encoder, x, y, rank (from 1; NaN for all others); the row number is that of the text in vectors [n, D].
+    """
+    parts = []
+    for name, query in queries.items():
+        nearest, _ = top_k(query, vectors[name], k)
+        part = pd.DataFrame(places[name], columns=["x", "y"]).assign(encoder=name, rank=np.nan)
+        part.loc[nearest[0], "rank"] = np.arange(1, nearest.shape[1] + 1)
+        parts.append(part)
     return pd.concat(parts)

@@ -222,7 +222,7 @@ def _drawn_by(figure: Path, pages: Sequence[Page]) -> tuple[Page | None, int]:
     for literal in (f'"{figure.stem}"', *(f'"{beginning}_{{' for beginning in begun)):
         for page in pages:
             for place, cell in enumerate(page.cells if folder in (".", page.name) else ()):
-                if cell.cell_type == "code" and "save_figure" in cell.source and literal in cell.source:
+                if cell.cell_type == "code" and "figures." in cell.source and literal in cell.source:
                     return page, place
     return None, 0
 

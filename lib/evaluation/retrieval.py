@@ -41,6 +41,13 @@ def top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, 
     return np.concatenate(indices), np.concatenate(cosines)
 
 
+def ranked(query: np.ndarray, corpus: np.ndarray, texts: Sequence[str], k: int) -> pd.DataFrame:
+    """The k texts nearest to one query [1, D] among vectors [n, D] of the texts, by `top_k`: cosine and sentence, by rank from 1."""
+    rows, cosines = top_k(query, corpus, k)
+    index = pd.RangeIndex(1, rows.shape[1] + 1, name="rank")
+    return pd.DataFrame({"cosine": cosines[0], "sentence": [texts[row] for row in rows[0]]}, index=index)
+
+
 def _top_k_of_block(queries: torch.Tensor, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     best, rows = queries.new_empty(len(queries), 0), queries.new_empty(len(queries), 0, dtype=torch.long)
     for number, block in enumerate(_blocks(corpus, CORPUS_BLOCK)):

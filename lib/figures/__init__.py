@@ -1,4 +1,8 @@
-"""One function per kind of picture, from tidy data frames; `save_figure` writes picture and numbers together."""
+"""One function per kind of picture, from tidy data frames.
+
+With `save="name"` it also writes the picture and the frame to name.png, .svg and .csv; `note` (protocol, split, seeds) and `source` (where
+the numbers come from, when that is not this run) stand below the picture. `save_figure` does that for any other figure.
+"""
 
 from lib.figures.attention import attention_maps, energy_scatter, joint_histograms, token_panels, token_shares
 from lib.figures.curves import (

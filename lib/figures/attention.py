@@ -8,13 +8,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import CYCLE, OUTSIDE, colour, panels, plain, widen
+from lib.figures.style import CYCLE, OUTSIDE, colour, drawing, panels, widen
 
 
-@plain
+@drawing
 def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     """Attention of every layer over one sentence, mean over heads, one row of maps per encoder (and backbone, if there
-    are several).
+    are several). Tokens are numbered; their names stand on the left.
 
     frame: encoder, layer, query, key (positions), value; perhaps backbone. tokens: the word pieces of the sentence.
     """
@@ -23,28 +23,30 @@ def attention_maps(frame: pd.DataFrame, tokens: list[str]) -> Figure:
         frame = frame.assign(encoder=frame.backbone + "\n" + frame.encoder)
     encoders = frame.groupby("encoder", sort=False)
     shape = (len(encoders), encoders.layer.nunique().max())
-    fig, axes = plt.subplots(*shape, figsize=(1.7 * shape[1] + 1, 2.0 * shape[0] + 0.5), squeeze=False)
-    size = 8 if len(tokens) < 15 else 6  # a map is 1.7 inches wide
+    height = 0.15 * len(tokens) + 0.4  # of a map, so that the names of all tokens can be read
+    fig, axes = plt.subplots(*shape, figsize=(1.5 * shape[1] + 1.6, height * shape[0] + 0.5), squeeze=False)
+    names, every = [f"{token} {number}" for number, token in enumerate(tokens, start=1)], max(1, len(tokens) // 4)
     top = np.ceil(10 * frame.value.quantile(0.99)) / 10  # of the colours: a few larger values would hide the rest
     for row, (encoder, part) in zip(axes, encoders, strict=True):
         layers = part.groupby("layer")
         for ax, (layer, values) in zip(row, layers, strict=False):
             first = ax is row[0]
-            image = ax.imshow(values.pivot(index="query", columns="key", values="value"), vmin=0, vmax=top)
-            ax.set_title(f"{encoder}, layer {layer}" if first else f"layer {layer}", fontsize=9)
-            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=size)
-            ax.set_yticks(range(len(tokens)), tokens if first else [""] * len(tokens), fontsize=size)
+            values = values.pivot(index="query", columns="key", values="value")
+            image = ax.imshow(values, vmin=0, vmax=top, aspect="auto")
+            ax.set_title(f"{encoder}\nlayer {layer}" if first else f"layer {layer}", fontsize=9)
+            ax.set_xticks(range(0, len(tokens), every), range(1, len(tokens) + 1, every), fontsize=9)
+            ax.set_yticks(range(len(tokens)), names if first else [""] * len(tokens), fontsize=9)
             ax.grid(False)
         for ax in row[len(layers) :]:
             ax.set_visible(False)
-    fig.supxlabel("looks at", fontsize=9)
+    fig.supxlabel("looks at (number of the token)", fontsize=9)
     fig.supylabel("looks from", fontsize=9)
     bar = fig.colorbar(image, ax=axes, shrink=0.8, extend="max")
     bar.set_label(f"attention (uniform is {1 / len(tokens):.2f})", size=9)
     return fig
 
 
-@plain
+@drawing
 def token_panels(
     frame: pd.DataFrame, tokens: list[str], *, titles: dict[str, str], limits: tuple[float, float], label: str
 ) -> Figure:
@@ -66,7 +68,7 @@ def token_panels(
     return fig
 
 
-@plain
+@drawing
 def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     """Log attention of view 1 against view 2, a panel per layer (rows) and head (columns), encoders side by side.
 
@@ -95,7 +97,7 @@ def joint_histograms(frame: pd.DataFrame, *, bins: int = 20) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def token_shares(frame: pd.DataFrame) -> Figure:
     """Where the attention of each layer goes, one panel per encoder; the dashed lines are uniform attention.
 
@@ -123,7 +125,7 @@ def token_shares(frame: pd.DataFrame) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def energy_scatter(frame: pd.DataFrame) -> Figure:
     """CLS energy and score of single encoders (JTCSE, Figure 10), with the rank correlation of what a panel shows, the
     untuned encoder left out.

@@ -13,13 +13,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import COLOURS, CYCLE, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, plain, widen
+from lib.figures.style import COLOURS, CYCLE, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, drawing, widen
 
 FEW = 5  # seeds; fewer are drawn one by one: a range or a band of them would say too little
 _MARKERS = {"SimCSE": "s", "SimCSE + AMI": "^", "SimCSE + MoCo": "D"}  # the same in all pictures of few sentences
 
 
-@plain
+@drawing
 def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
     """Loss per step, dev score, and uniformity and alignment over the steps of one run.
 
@@ -39,7 +39,7 @@ def training_curves(history: pd.DataFrame, *, smooth: int = 5) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
     """Masked-language-modelling loss over the steps of several runs, and the dev score of the untuned [CLS] vector.
 
@@ -58,7 +58,7 @@ def pretraining_curves(frame: pd.DataFrame, *, smooth: int = 25) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
     """Terms of the loss over the steps, a panel per term and a line per method that has it.
 
@@ -76,7 +76,7 @@ def loss_terms(frame: pd.DataFrame, terms: dict[str, str]) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def few_shot(
     frame: pd.DataFrame,
     *,
@@ -139,7 +139,7 @@ def _few_shot_panel(ax: Axes, frame: pd.DataFrame, joined: bool) -> str:
     return "small dots: each subset" if is_few else f"{'bars' if methods > 1 else 'band'}: {spread}"
 
 
-@plain
+@drawing
 def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None = None) -> Figure:
     """Score of every seed, and mean and deviation beside it, per method (JTCSE, Figure 6).
 
@@ -184,7 +184,7 @@ def seed_spread(frame: pd.DataFrame, *, ylabel: str, floors: pd.DataFrame | None
     return fig
 
 
-@plain
+@drawing
 def intervals(
     frame: pd.DataFrame,
     *,
@@ -233,7 +233,7 @@ def _draw_floors(ax: Axes, floors: pd.DataFrame | None, backbone: str) -> None:
 ALIGNMENT_UNIFORMITY = {"alignment": "Alignment (lower is better)", "uniformity": "Uniformity (lower is better)"}
 
 
-@plain
+@drawing
 def seed_bands(
     frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = (), xlabel: str = "step"
 ) -> Figure:
@@ -278,7 +278,7 @@ def seed_bands(
     return fig
 
 
-@plain
+@drawing
 def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str = "") -> Figure:
     """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
     fig, ax = plt.subplots(figsize=(5.6, 3.4), subplot_kw={"prop_cycle": CYCLE})
@@ -290,7 +290,7 @@ def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str =
     return fig
 
 
-@plain
+@drawing
 def averages(frame: pd.DataFrame, *, floors: pd.DataFrame) -> Figure:
     """Scores of many methods below each other, in groups that were trained alike; each backbone has a panel.
 

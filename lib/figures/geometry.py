@@ -14,12 +14,12 @@ from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
 from lib.figures.attention import token_panels
-from lib.figures.style import CYCLE, METHODS, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, panels, plain
+from lib.figures.style import CYCLE, METHODS, OTHERS, OUTSIDE, SCORE, backbone_panels, colour, drawing, panels
 
 _AXES = {"xlabel": "uniformity (lower is better)", "ylabel": "alignment (lower is better)"}
 
 
-@plain
+@drawing
 def geometry_paths(frame: pd.DataFrame) -> Figure:
     """Alignment against uniformity, one path per method from its first to its last measured step (SimCSE Fig. 2).
 
@@ -41,7 +41,7 @@ def geometry_paths(frame: pd.DataFrame) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def geometry_scatter(frame: pd.DataFrame) -> Figure:
     """Alignment and uniformity of several encoders, coloured by their STS score (SimCSE Fig. 3).
 
@@ -56,7 +56,7 @@ def geometry_scatter(frame: pd.DataFrame) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def geometry_plane(frame: pd.DataFrame) -> Figure:
     """Alignment and uniformity of every encoder, mean and single seeds, a panel for each backbone; the lower left is good.
 
@@ -96,7 +96,7 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
         ax.annotate(names.iloc[i], (x.iloc[i], y.iloc[i]), **place, **look)
 
 
-@plain
+@drawing
 def cosine_density(frame: pd.DataFrame) -> Figure:
     """Distribution of cosines per group of gold scores, one panel per encoder (SimCSE Fig. G.1).
 
@@ -112,7 +112,7 @@ def cosine_density(frame: pd.DataFrame) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     """Cosine of every two token vectors of one sentence, one panel per encoder on one scale of colours (3R, Figure 3).
 
@@ -125,7 +125,7 @@ def token_similarity(frame: pd.DataFrame, tokens: list[str]) -> Figure:
     return token_panels(frame, tokens, titles=titles, limits=limits, label="cosine of token vectors")
 
 
-@plain
+@drawing
 def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]) -> Figure:
     """Cosine of every two sentences, with its value; a panel for each encoder. cosines: name -> [n, n]. Of a long sentence
     two lines are shown, so that the panels keep their place."""
@@ -141,7 +141,7 @@ def sentence_similarity(cosines: dict[str, np.ndarray], sentences: Sequence[str]
     return fig
 
 
-@plain
+@drawing
 def singular_spectrum(frame: pd.DataFrame) -> Figure:
     """Singular values relative to the largest, log scale (SimCSE Fig. F.1). frame: encoder, index, value."""
     fig, ax = plt.subplots(figsize=(5, 3.2), subplot_kw={"prop_cycle": CYCLE})
@@ -153,7 +153,7 @@ def singular_spectrum(frame: pd.DataFrame) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     """A two-dimensional map of texts, one panel per encoder, coloured by label; with a column cluster there is a second
     row coloured by what K-Means found, with the mean place of every cluster (MSSE, Figure 4).
@@ -190,7 +190,7 @@ def clusters(frame: pd.DataFrame, *, title: str) -> Figure:
     return fig
 
 
-@plain
+@drawing
 def neighbours(frame: pd.DataFrame, *, title: str) -> Figure:
     """A map of texts, one panel per encoder, with the texts nearest to something numbered and named below it.
 
@@ -218,7 +218,7 @@ def _matching(found: pd.Series, labels: pd.Series) -> dict:
     return dict(zip(common.index[rows], common.columns[columns], strict=True))
 
 
-@plain
+@drawing
 def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: str, centroids: bool = False) -> Figure:
     """Pairs of sentences in a plane, one panel per encoder on common axes (miCSE, Figures 5 to 7).
 
@@ -248,7 +248,7 @@ def pair_scatter(frame: pd.DataFrame, *, x: str, y: str, xlabel: str, ylabel: st
     return fig
 
 
-@plain
+@drawing
 def modulus_surface(frame: pd.DataFrame) -> Figure:
     """The tensor-modulus loss over the ratio of two lengths and the cosine between them (JTCSE, Figure 3).
 

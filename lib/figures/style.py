@@ -12,7 +12,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from lib import paths
+from lib import paths, session
 
 COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 # A method has the same colour in every notebook.
@@ -36,16 +36,19 @@ def colour(method: str, other: str = "0.45") -> str:
     return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 
-def plain(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """A figure whose texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
+def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
+    """A function that draws a figure from data, and with `save="name"` keeps both (`save_figure`, which also takes `note` and
+    `source`). The texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
 
     @functools.wraps(draw)
-    def drawn(*arguments: object, **options: object) -> Figure:
+    def drawn(data: object, *arguments: object, save: str = "", note: str = "", source: str = "", **options: object):
         with matplotlib.rc_context({"text.parse_math": False}):
-            fig = draw(*arguments, **options)
+            fig = draw(data, *arguments, **options)
         for axis in [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis) if axis.get_scale() == "log"]:
             for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):  # powers of ten are formulas
                 tick.label1.set_parse_math(True)
+        if save:
+            save_figure(fig, save, data, note=note, source=source)
         return fig
 
     return drawn
@@ -89,20 +92,20 @@ def widen(ax: plt.Axes, least: float = 5) -> None:
         ax.set_ylim((low + high - least) / 2, (low + high + least) / 2)
 
 
-def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, profile: str, note: str = "", source: str = "") -> Path:
-    """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers), return the first; the same run gives the same bytes.
+def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, note: str = "", source: str = "") -> Path:
+    """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers) to the profile's folder of figures (that of
+    `lib.setup`), return the first; the same run gives the same bytes.
 
     Args:
         data: the plotted numbers; floats are written with six significant digits.
-        profile: whose folder of figures.
         note: protocol, split, seeds; stands with the source under the picture and in the description of the files.
         source: where the numbers come from, when that is not this run of the profile.
 
     Raises:
         DataError: the folder cannot be written.
     """
-    folder = paths.figures(profile)
-    description = (source or f"profile {profile}") + (f"; {note}" if note else "")
+    folder = paths.figures(session.profile)
+    description = (source or f"profile {session.profile}") + (f"; {note}" if note else "")
     fig.text(0, -0.015, description, va="top", fontsize=9, color="0.4", parse_math=False)
     png, svg = (
         {"Software": None, "Description": description},

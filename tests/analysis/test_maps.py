@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.analysis.maps import cluster_map, layout, trust
+from lib.analysis.maps import cluster_map, layout, neighbours, trust
 from lib.data.labelled import load_labelled
 
 
@@ -46,3 +46,13 @@ def test_the_map_of_an_encoder_that_knows_the_labels_and_of_one_that_does_not():
         assert (together > 0.9) == (name == "knows")
     quality = mapped.groupby("encoder").v_measure.first()
     assert quality["knows"] > 90 > 30 > quality["noise"]
+
+
+def test_neighbours_of_a_query_are_ranked_on_the_map_of_each_encoder():
+    vectors = {"a": np.eye(3, dtype="float32"), "b": np.eye(3, dtype="float32")[::-1].copy()}
+    places = {name: np.arange(6.0).reshape(3, 2) for name in vectors}
+    queries = dict.fromkeys(vectors, np.array([[1.0, 0.5, 0.0]], dtype="float32"))
+    found = neighbours(queries, vectors, places, 2)
+    assert found[["x", "y"]].to_numpy().tolist() == [[0, 1], [2, 3], [4, 5]] * 2
+    assert found[found.encoder == "a"]["rank"].fillna(0).tolist() == [1, 2, 0]
+    assert found[found.encoder == "b"]["rank"].fillna(0).tolist() == [0, 2, 1] and list(found.index) == [0, 1, 2] * 2

@@ -98,8 +98,8 @@ def written(tmp_path_factory, judged):
         "# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds: $x_1$."
     )
     section = v4.new_markdown_cell("## A section\n\nFirst.\n\nA *curve* of $h$.", id="section")
-    drawing = v4.new_code_cell('figures.save_figure(figure, "toy_curve", rows, profile=profile)', id="drawing")
-    several = v4.new_code_cell('name = f"toy_map_{kind}"\nfigures.save_figure(figure, name, rows)', id="several")
+    drawing = v4.new_code_cell('figures.lines(rows, save="toy_curve")', id="drawing")
+    several = v4.new_code_cell('name = f"toy_map_{kind}"\nfigures.clusters(rows, save=name)', id="several")
     endings = [
         {"status": "finished", "reason": "", "seconds": 61.0},
         {"status": "failed", "reason": "cell [2] stopped with ValueError: <b>", "seconds": 3725.0},
@@ -212,9 +212,7 @@ def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
         for cell in notebook.cells:  # pictures and styled tables take their time, and link to nothing
             if cell.cell_type == "code":
                 cell.outputs = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
-        notebook.cells = [
-            c for c in notebook.cells if c.cell_type == "markdown" or c.outputs or "save_figure" in c.source
-        ]
+        notebook.cells = [c for c in notebook.cells if c.cell_type == "markdown" or c.outputs or "save=" in c.source]
         nbformat.write(notebook, copy)
     index = report.write("demo", copies)
     written = sorted(index.parent.glob("*.html"))

@@ -8,7 +8,7 @@ import pytest
 
 from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval, retrieval
-from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
+from lib.evaluation.retrieval import evaluate_retrieval, nearest, ranked, top_k
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
 ANGLES = {"a": 0, "b": 10, "c": 4, "d": 90, "e": 120, "f": 97, "g": 300}
@@ -240,3 +240,9 @@ def test_real_collections_hold_what_they_should():
     for name, expected in sizes.items():
         task = load_retrieval(REAL, name)
         assert (len(task.queries), len(task.documents), sum(map(len, task.relevance.values()))) == expected
+
+
+def test_ranked_names_the_nearest_texts_of_a_query():
+    found = ranked(np.array([[1.0, 0.5]], dtype="float32"), np.eye(2, dtype="float32"), ["one", "two"], 5)
+    assert found.sentence.tolist() == ["one", "two"] and found.index.tolist() == [1, 2]
+    assert found.cosine.tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5])

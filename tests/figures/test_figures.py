@@ -13,11 +13,12 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from lib import figures, notebook, paths
+from lib import figures, notebook, paths, session
 
 
 @pytest.fixture(autouse=True)
-def style():
+def style(monkeypatch):
+    monkeypatch.setattr(session, "profile", "demo")
     plt.style.use(paths.root() / "lib" / "figures" / "style.mplstyle")
     yield
     plt.close("all")
@@ -82,7 +83,7 @@ def test_the_same_data_give_the_same_bytes_and_every_axis_is_labelled(kind):
     folder, written = paths.figures("demo"), []
     for _ in range(2):
         fig = DRAWN[kind]()
-        figures.save_figure(fig, "x", SWEEP, profile="demo", note="n")
+        figures.save_figure(fig, "x", SWEEP, note="n")
         written.append([(folder / f"x.{suffix}").read_bytes() for suffix in ("png", "svg", "csv")])
     assert written[0] == written[1]
     if kind not in (
@@ -400,11 +401,21 @@ def test_every_backbone_has_its_own_panels(name):
     assert any("second" in ax.get_title() + ax.get_ylabel() for ax in panels)
 
 
+def test_a_drawing_function_keeps_picture_and_numbers_with_the_profile_of_the_setup(monkeypatch):
+    monkeypatch.delenv("CSE_FIGURES", raising=False)
+    monkeypatch.setattr(session, "profile", "small")
+    frame = SWEEP.assign(method="m")
+    fig = figures.lines(frame, x="rate", xlabel="x", ylabel="y", save="kept", note="dev")
+    assert {path.name for path in paths.figures("small").iterdir()} == {"kept.png", "kept.svg", "kept.csv"}
+    pd.testing.assert_frame_equal(pd.read_csv(paths.figures("small") / "kept.csv"), frame, check_dtype=False)
+    assert fig.texts[-1].get_text() == "profile small; dev"
+
+
 def test_profile_and_note_stand_under_the_picture():
     fig = DRAWN["seeds"]()
-    figures.save_figure(fig, "x", SWEEP, profile="demo", note="test, seed 1")
+    figures.save_figure(fig, "x", SWEEP, note="test, seed 1")
     assert [text.get_text() for text in fig.texts] == ["profile demo; test, seed 1"]
-    figures.save_figure(fig, "x", SWEEP, profile="demo", source="published")
+    figures.save_figure(fig, "x", SWEEP, source="published")
     assert fig.texts[-1].get_text() == "published"
 
 
