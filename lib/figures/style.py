@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,11 +38,13 @@ def colour(method: str, other: str = "0.45") -> str:
 
 
 def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """A function that draws a figure from data, and with `save="name"` keeps both (`save_figure`, which also takes `note` and
-    `source`). The texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
+    """A function that draws a figure from a frame, and with `save="name"` keeps both by `save_figure`, to which `note` and
+    `source` go. The texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
 
     @functools.wraps(draw)
     def drawn(data: object, *arguments: object, save: str = "", note: str = "", source: str = "", **options: object):
+        if save and not isinstance(data, pd.DataFrame):
+            raise TypeError(f"{draw.__name__} draws from no data frame: save its figure with `save_figure`.")
         with matplotlib.rc_context({"text.parse_math": False}):
             fig = draw(data, *arguments, **options)
         for axis in [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis) if axis.get_scale() == "log"]:
@@ -51,6 +54,9 @@ def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
             save_figure(fig, save, data, note=note, source=source)
         return fig
 
+    known = inspect.signature(draw)
+    kept = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="") for name in ("save", "note", "source")]
+    drawn.__signature__ = known.replace(parameters=[*known.parameters.values(), *kept])  # what Jupyter shows
     return drawn
 
 

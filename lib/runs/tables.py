@@ -530,8 +530,8 @@ def dev_scores(
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler | str:
     """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
-    come first, sorted, as do those of a method ("NAME, rate 0.001"); `dev_floors` in the caption. A sentence where there are
-    neither."""
+    come first, sorted; where all are named like "NAME, rate 0.001", they are sorted by name and rate. `dev_floors` stands in
+    the caption. A sentence where there are neither."""
     if paper is None and name not in [key[0] for key in table.index]:
         return "not measured yet"
     one = table.loc[name].dropna(axis=1, how="all")
@@ -539,7 +539,7 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
     one = one.iloc[np.argsort(numbers, kind="stable")]
-    if one.index.str.contains(", rate ").all():
+    if one.index.str.contains(r", rate [\d.e+-]+$").all():
         tried = [name.rsplit(", rate ", 1) for name in one.index]
         one.index = pd.MultiIndex.from_tuples([(name, float(rate)) for name, rate in tried], names=["", "rate"])
         one = one.sort_index().rename("{:g}".format, level="rate")

@@ -222,6 +222,7 @@ def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
     assert "1_simcse.html" in links.links and not any("README" in url for url in links.links)
     assert "model card (<code>lib/assets/mini-bert/README.md</code>)" in index.with_name("9_backbone.html").read_text()
     figures = {name: url for name, url in re.findall(r'<a href="figures/(\w+).png">.*?<a href="(\w+).html#', index.read_text(), re.S)}  # fmt: skip
+    assert {path.stem for path in (paths.root() / "figures").glob("*.png")} == set(figures)  # each has its cell
     assert figures["averages_small"] == "0_start_here" and figures["msse_clusters_tsne_mini_bert"] == "4_msse"
 
 

@@ -1,5 +1,6 @@
 """Figures are tested by their data and their bytes, not by their pixels."""
 
+import inspect
 import io
 import re
 import warnings
@@ -403,12 +404,16 @@ def test_every_backbone_has_its_own_panels(name):
 
 def test_a_drawing_function_keeps_picture_and_numbers_with_the_profile_of_the_setup(monkeypatch):
     monkeypatch.delenv("CSE_FIGURES", raising=False)
-    monkeypatch.setattr(session, "profile", "small")
+    notebook.setup(profile="small")
     frame = SWEEP.assign(method="m")
     fig = figures.lines(frame, x="rate", xlabel="x", ylabel="y", save="kept", note="dev")
     assert {path.name for path in paths.figures("small").iterdir()} == {"kept.png", "kept.svg", "kept.csv"}
     pd.testing.assert_frame_equal(pd.read_csv(paths.figures("small") / "kept.csv"), frame, check_dtype=False)
     assert fig.texts[-1].get_text() == "profile small; dev"
+    assert {"xlabel", "save", "note", "source"} <= {*inspect.signature(figures.lines).parameters}
+    with pytest.raises(TypeError, match="no data frame"):
+        figures.sentence_similarity({"a": np.eye(2)}, ["one", "two"], save="refused")
+    assert len(list(paths.figures("small").iterdir())) == 3
 
 
 def test_profile_and_note_stand_under_the_picture():
