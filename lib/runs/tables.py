@@ -530,7 +530,7 @@ def dev_scores(
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler | str:
     """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
-    come first, sorted; where all are named like "NAME, rate 0.001", they are sorted by name and rate. `dev_floors` stands in
+    come first, sorted; where some are named like "NAME, rate 0.001", all are sorted by name and rate. `dev_floors` stands in
     the caption. A sentence where there are neither."""
     if paper is None and name not in [key[0] for key in table.index]:
         return "not measured yet"
@@ -539,10 +539,10 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
     one = one.iloc[np.argsort(numbers, kind="stable")]
-    if one.index.str.contains(r", rate [\d.e+-]+$").all():
-        tried = [name.rsplit(", rate ", 1) for name in one.index]
-        one.index = pd.MultiIndex.from_tuples([(name, float(rate)) for name, rate in tried], names=["", "rate"])
-        one = one.sort_index().rename("{:g}".format, level="rate")
+    tried = one.index.str.extract(r"^(.*?)(?:, rate ([\d.e+-]+))?$")
+    if tried[1].notna().any():
+        one.index = pd.MultiIndex.from_arrays([tried[0], tried[1].astype(float)], names=["", "rate"])
+        one = one.sort_index().rename(lambda rate: f"{rate:g}" if rate == rate else "", level="rate")
     return one.style.format(precision=DECIMALS, na_rep="").set_caption(f"{caption}; {dev_floors()}")
 
 

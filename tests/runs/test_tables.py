@@ -288,9 +288,17 @@ def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
         table, "Table 1", caption="c", paper=pd.Series({"dot product": 1.0, "0.3": 80.0}, name="paper")
     )
     assert list(words.data.index) == ["0.1", "0.2", "0.3", "0.5", "dot product"]
-    tried = pd.DataFrame({"dev": [1.0, 2.0, 3.0]}, index=["B, rate 0.0001", "A, rate 0.001", "A, rate 5e-05"])
+    names = ["B, rate 0.0001", "A, rate 0.001", "A, rate 5e-05", "B, alone", "B, rate 0.1, 1,000 sentences"]
+    tried = pd.DataFrame({"dev": [1.0, 2.0, 3.0, 4.0, 5.0]}, index=names)
     rates = tables.beside(pd.concat({"choice": tried}), "choice", caption="c").data
-    assert list(rates.index) == [("A", "5e-05"), ("A", "0.001"), ("B", "0.0001")] and list(rates.dev) == [3.0, 2.0, 1.0]
+    assert list(rates.index)[:3] == [("A", "5e-05"), ("A", "0.001"), ("B", "0.0001")]
+    assert list(rates.index)[3:] == [("B, alone", ""), ("B, rate 0.1, 1,000 sentences", "")] and list(rates.dev) == [
+        3,
+        2,
+        1,
+        4,
+        5,
+    ]
 
 
 def test_the_scores_of_all_methods_are_their_own_rows_beside_their_simcse():
