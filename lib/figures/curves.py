@@ -279,11 +279,18 @@ def seed_bands(
 
 
 @drawing
-def lines(frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str = "") -> Figure:
-    """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point."""
+def lines(
+    frame: pd.DataFrame, *, x: str, xlabel: str, ylabel: str, title: str = "", floors: pd.DataFrame | None = None
+) -> Figure:
+    """A score over whole numbers, a line per method (JTCSE, Figure 8). frame: method, x, value; one row per point.
+    floors: backbone, name and value, drawn as lines where the name of a method ends with the backbone."""
     fig, ax = plt.subplots(figsize=(5.6, 3.4), subplot_kw={"prop_cycle": CYCLE})
     for (method, part), look in zip(frame.groupby("method", sort=False), CYCLE(), strict=False):
+        part = part.sort_values(x)
         ax.plot(part[x], part.value, color=colour(method, look["color"]), label=method)
+    for backbone in floors.backbone.unique() if floors is not None else ():
+        if frame.method.str.endswith(backbone).any():
+            _draw_floors(ax, floors, backbone)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title, xticks=sorted(frame[x].unique()))
     widen(ax)
     ax.legend(**OUTSIDE if frame.method.nunique() > 5 else {})  # many names would hide the lines

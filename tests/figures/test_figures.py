@@ -416,6 +416,14 @@ def test_a_drawing_function_keeps_picture_and_numbers_with_the_profile_of_the_se
     assert len(list(paths.figures("small").iterdir())) == 3
 
 
+def test_lines_have_the_floors_of_the_encoders_that_they_show():
+    floors = pd.DataFrame({"backbone": ["mini", "other"], "name": ["words", "none"], "value": [55.0, 10.0]})
+    frame = SWEEP.assign(method="small, mini", n=[4, 1, 2, 3])
+    ax = figures.lines(frame, x="n", xlabel="n", ylabel="score", floors=floors).axes[0]
+    assert [text.get_text() for text in ax.texts] == ["words: 55.00"]
+    assert list(ax.lines[0].get_xdata()) == [1, 2, 3, 4]
+
+
 def test_profile_and_note_stand_under_the_picture():
     fig = DRAWN["seeds"]()
     figures.save_figure(fig, "x", SWEEP, note="test, seed 1")
