@@ -209,7 +209,7 @@ def intervals(
             ax.plot(row.value, place, color=shade, marker="s", ms=6, ls="")
             if points is not None:
                 of = points[(points.group == group) & (points.method == row.method)].value
-                ax.plot(of, [place] * len(of), color=shade, marker="o", ms=4, mew=0, ls="", alpha=0.5)
+                ax.plot(of, [place] * len(of), color=shade, marker="o", ms=4, mec="0.15", mew=0.6, ls="")
         if line is not None:
             ax.axvline(line, color="0.3", lw=1)
         ax.set_yticks(range(len(part)), part.method)
@@ -271,10 +271,15 @@ def seed_bands(
             if quantity in logarithmic:
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1)
-            lines = textwrap.wrap(title, 24 if len(quantities) > 2 else 44)
+            else:
+                widen(ax, least=0.1)
+            lines = textwrap.wrap(title, 24 if len(quantities) > 2 else 34)
             ax.set(xlabel=xlabel, title="\n".join(filter(None, [*lines, backbone])))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        row[-1].legend(**OUTSIDE)
+        seeds, (marks, names) = part.groupby("method").seed.nunique(), row[-1].get_legend_handles_labels()
+        drawn = "mean, range of seeds" if seeds.max() >= FEW else "mean; thin: seeds"
+        names = [f"{name} ({seeds[name]})" for name in names]
+        row[-1].legend(marks, names, title=f"{drawn} (number)" if seeds.max() > 1 else "(number of seeds)", **OUTSIDE)
     return fig
 
 
@@ -312,7 +317,7 @@ def averages(frame: pd.DataFrame, *, floors: pd.DataFrame) -> Figure:
         names[at], at = group, at + 1
         for method in part.method:
             places[group, method], at = at, at + 1
-    fig, axes = plt.subplots(1, len(backbones), figsize=(2.2 + 3.6 * len(backbones), 0.6 + 0.19 * at), squeeze=False)
+    fig, axes = plt.subplots(1, len(backbones), figsize=(2.2 + 3.6 * len(backbones), 1.1 + 0.19 * at), squeeze=False)
     for ax, backbone in zip(axes[0], backbones, strict=True):
         part = frame[frame.backbone == backbone]
         for (group, method), values in part.groupby(["group", "method"], sort=False).value:

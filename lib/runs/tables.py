@@ -136,12 +136,14 @@ def beyond_sts(rows: pd.DataFrame, *, paper: str, tables: str) -> Styler:
         ["accuracy", "v_measure", "map", "ndcg@10", "recall@1", "cosine", "gold"]
     )
     columns, index = ["profile", "backbone", "method"], ["table", "task", "metric"]
-    shown = shown[main].pivot_table(index=index, columns=columns, values="value", sort=False)
+    shown = shown[main]
+    seeds = "one seed" if shown.groupby([*index, *columns]).seed.nunique().max() < 2 else "mean over the seeds"
+    shown = shown.pivot_table(index=index, columns=columns, values="value", sort=False)
     for table, part in shown.groupby("table", sort=False):
         if set(TRANSFER_TASKS) <= set(part.index.get_level_values("task")):
             shown.loc[(table, "Avg.", "accuracy"), :] = part.mean(skipna=False)
     shown = shown.sort_index(level="table", sort_remaining=False, kind="stable")
-    caption = "test, x 100, mean over seeds" if len(shown) else "not asked for here, not measured in small"
+    caption = f"test, x 100, {seeds}" if len(shown) else "not asked for here, not measured in small"
     return shown.style.format(precision=2, na_rep="").set_caption(caption)
 
 
@@ -168,10 +170,10 @@ def floors(profile: str = "small", *, task: str = "Avg.", split: str = "test") -
     return best.rename(columns={"method": "name"})[["name", "backbone", "value"]].reset_index(drop=True)
 
 
-def dev_floors() -> str:
-    """The floors of ENCODERS on STS-B dev, as far as they were measured, in words for the caption of a table."""
-    known = floors(task="STS-B", split="dev").query("backbone in @ENCODERS")
-    return "floors on STS-B dev: " + _listed(known)
+def dev_floors(backbones: Sequence[str] = ENCODERS) -> str:
+    """The floors of these encoders on STS-B dev, as far as they were measured, in words for the caption of a table."""
+    known = floors(task="STS-B", split="dev").query("backbone in @backbones")
+    return "floors on STS-B dev: " + (_listed(known) or "not measured")
 
 
 def _listed(known: pd.DataFrame) -> str:
@@ -543,7 +545,8 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
     if tried[1].notna().any():
         one.index = pd.MultiIndex.from_arrays([tried[0], tried[1].astype(float)], names=["", "rate"])
         one = one.sort_index().rename(lambda rate: f"{rate:g}" if rate == rate else "", level="rate")
-    return one.style.format(precision=DECIMALS, na_rep="").set_caption(f"{caption}; {dev_floors()}")
+    shown = [name for name in ENCODERS if any(str(column).endswith(name) for column in one)]
+    return one.style.format(precision=DECIMALS, na_rep="").set_caption(f"{caption}; {dev_floors(shown)}")
 
 
 def _styled(table: pd.DataFrame, decimals: int, caption: str) -> Styler:
