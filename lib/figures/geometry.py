@@ -63,7 +63,8 @@ def geometry_plane(frame: pd.DataFrame) -> Figure:
     frame: backbone, encoder (a name, beginning with the method), seed, alignment, uniformity.
     """
     backbones = list(frame.groupby("backbone"))
-    fig, axes = plt.subplots(1, len(backbones), figsize=(1 + 4.9 * len(backbones), 4.4), squeeze=False)
+    height = max(4.4, 1 + 0.17 * frame.groupby("backbone").encoder.nunique().max())  # for a column of names
+    fig, axes = plt.subplots(1, len(backbones), figsize=(1 + 4.9 * len(backbones), height), squeeze=False)
     for ax, (backbone, part) in zip(axes[0], backbones, strict=True):
         means = part.groupby("encoder", sort=False)[["alignment", "uniformity"]].mean()
         for encoder, rows in part.groupby("encoder", sort=False):
@@ -86,6 +87,7 @@ def _name_points(ax: plt.Axes, names: pd.Series, x: pd.Series, y: pd.Series, *, 
     ax.set_xticks([tick for tick in MaxNLocator(3).tick_values(left, right) if left <= tick <= right])  # none at names
     ax.set_xlim(right=right + share / (1 - share) * (right - left))
     order, (low, high), (left, right) = np.argsort(y), ax.get_ylim(), ax.get_xlim()
+    apart = min(apart, 1 / len(order))
     steps, heights = apart * np.arange(len(order)), (y.iloc[order].to_numpy() - low) / (high - low)
     heights = np.clip(np.maximum.accumulate(heights - steps), 0, 1 - apart * len(order)) + steps
     column = (x.max() - left) / (right - left) + 0.05

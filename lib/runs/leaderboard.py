@@ -440,8 +440,8 @@ def few_shot(averaged: pd.DataFrame) -> pd.DataFrame:
 
 
 def geometry(profile: str) -> pd.DataFrame:
-    """Alignment and uniformity on the dev pairs after the last step, and before the first one (method `untuned`); of the
-    methods of SOURCES.
+    """Alignment and uniformity on the dev pairs after the last step, and before the first one (method `untuned`, its data the
+    reading where that is not [CLS]); of the methods of SOURCES.
 
     Returns:
         backbone, data (with the choice of settings where it was wider), method, file (the paper), seed, alignment,
@@ -455,7 +455,9 @@ def geometry(profile: str) -> pd.DataFrame:
         known = known.rename(columns={"table": "data"}).assign(file=file, value=known.value / 100)
         last = known[known.step == known.groupby(keys).step.transform("max")]
         last = last[last.method.isin(["SimCSE", *SOURCES.get(file, [])])]
-        frames += [known[known.step == 0].assign(method="untuned", data="", file="", seed=""), last]
+        start = known[known.step == 0]
+        reading = start.data.str.extract("(read by .*)")[0].fillna("")
+        frames += [start.assign(method="untuned", data=reading, file="", seed=""), last]
     if not frames:
         return pd.DataFrame(columns=[*keys, "alignment", "uniformity", "encoder"])
     both = pd.concat(frames).drop_duplicates([*keys, "quantity"])

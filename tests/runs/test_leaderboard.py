@@ -202,6 +202,10 @@ def test_where_encoders_lie_after_training_and_before(published):
         "SimCSE (msse), 10,000",
         "SimCSE (three_r), 10,000",
     }
+    frame.replace("10,000 sentences", "10,000 sentences, read by the mean").to_csv(
+        published / "three_r_geometry.csv", index=False
+    )
+    assert {"untuned", "untuned, read by the mean"} <= set(leaderboard.geometry("small").encoder)
 
 
 def test_a_profile_without_rows_gives_empty_tables(published):
