@@ -110,21 +110,30 @@ def _live() -> bool:
     return "JPY_SESSION_NAME" in os.environ
 
 
-def knob(draw: Callable[..., Any], **choices: Sequence[Any]) -> None:
-    """Show what `draw` returns, in JupyterLab with a control for each of its arguments; it is drawn anew when one moves.
-    A `draw` that shows something itself (`hover_map`) returns None.
+def knob(**choices: Sequence[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that shows what a function returns, in JupyterLab with a control for each of its arguments; it is drawn anew
+    when one moves. The function gives a figure or a table, or shows something itself (`hover_map`) and returns None; every
+    argument has a default.
 
-    Headless (papermill, nbconvert, nbval) the same cell shows the same thing once, for the
-    defaults of `draw`, which are also where the controls start.
+    Headless (papermill, nbconvert, nbval) the same cell shows the same thing once, for the defaults, which are also where
+    the controls start.
 
     Args:
-        draw: gives a figure or a table; every argument has a default.
         choices: argument -> the values to choose from, its default among them: a slider, for texts a list to choose from.
             An argument without choices is a text.
 
     Raises:
-        ConfigError: choices for an argument that `draw` has not, a default that is no choice, or none at all.
+        ConfigError: choices for an argument that the function has not, a default that is no choice, or none at all.
     """
+
+    def shown(draw: Callable[..., Any]) -> Callable[..., Any]:
+        _show(draw, choices)
+        return draw
+
+    return shown
+
+
+def _show(draw: Callable[..., Any], choices: Mapping[str, Sequence[Any]]) -> None:
     starts = {name: argument.default for name, argument in inspect.signature(draw).parameters.items()}
     check_known(choices, starts, f"argument of {draw.__name__}")
     for name, start in starts.items():

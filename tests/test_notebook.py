@@ -101,14 +101,14 @@ def drawn(monkeypatch):
 
 def test_without_a_browser_a_knob_is_drawn_once_where_it_starts(drawn, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
-    knob(drawn.draw, temperature=[0.01, 0.05, 1.0])
-    assert drawn.seen.values == [(0.05, "a dog")] and not drawn.seen.controls
+    kept = knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
+    assert drawn.seen.values == [(0.05, "a dog")] and not drawn.seen.controls and kept is drawn.draw
     assert len(drawn.seen.shown) == 1 and not plt.get_fignums()  # not shown a second time at the end of the cell
 
 
 def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    knob(drawn.draw, temperature=[0.01, 0.05, 1.0])
+    knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
     controls = drawn.seen.controls
     assert drawn.seen.values == [(0.05, "a dog")]
     assert controls["temperature"].options == (0.01, 0.05, 1.0) and isinstance(controls["text"], ipywidgets.Text)
@@ -120,7 +120,7 @@ def test_texts_are_chosen_from_a_list_and_what_shows_itself_is_not_shown_again(d
     def draw(encoder="a", rank=1):
         drawn.seen.values.append((encoder, rank))
 
-    knob(draw, encoder=["a", "b"], rank=[1, 2])
+    knob(encoder=["a", "b"], rank=[1, 2])(draw)
     assert isinstance(drawn.seen.controls["encoder"], ipywidgets.Dropdown)
     assert isinstance(drawn.seen.controls["rank"], ipywidgets.SelectionSlider)
     assert drawn.seen.values == [("a", 1)] and not drawn.seen.shown
@@ -136,7 +136,7 @@ def test_texts_are_chosen_from_a_list_and_what_shows_itself_is_not_shown_again(d
 )
 def test_wrong_choices_of_a_knob(drawn, choices, message):
     with pytest.raises(ConfigError, match=message):
-        knob(drawn.draw, **choices)
+        knob(**choices)(drawn.draw)
 
 
 def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):

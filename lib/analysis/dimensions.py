@@ -57,3 +57,14 @@ def vector_savings(history: pd.DataFrame) -> pd.DataFrame:
     the next sentence's, minus L_ICM with the own one."""
     own = history.own_vector
     return history.assign(saves=history.mean_vector - own, misleads=history.other_vector - own)
+
+
+def toy_views(leak: float, noise: float) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Two views [400, 4] of random vectors, in three cases: every dimension for itself; `leak` of the first in the second
+    one, too; a second view with `noise`, as deviation, where the others have 0.2."""
+    random = torch.Generator().manual_seed(0)
+    clean = torch.randn(400, 4, generator=random, dtype=torch.float64)
+    polluted = clean.clone()
+    polluted[:, 1] += leak * clean[:, 0]
+    cases = {"each for itself": (clean, 0.2), "1 leaks into 2": (polluted, 0.2), "views disagree": (clean, noise)}
+    return {name: (h, h + size * torch.randn(400, 4, generator=random)) for name, (h, size) in cases.items()}

@@ -17,13 +17,13 @@ import pandas as pd
 
 from lib.checks import ConfigError, DataError, EncoderError, check_choice
 from lib.config import RunConfig
-from lib.data import STSTask, load_sts
+from lib.data import Corpus, STSTask, load_sts
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.distributed import processes
-from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders import SentenceEncoder, ensemble, mini_bert
 from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.clustering import LAYOUTS, evaluate_clustering
 from lib.evaluation.interface import Encode
@@ -53,6 +53,12 @@ class Made:
     make: Callable[[], Path]
     is_made: Callable[[], bool]
     stand_in: str
+
+
+def made_from_text(text: Corpus, **shape: Any) -> Made:
+    """A start that is built from the text when it is first needed; shape: see `mini_bert.start`."""
+    folder, stand_in = mini_bert.start_folder(text, **shape), str(mini_bert.stand_in(text, **shape))
+    return Made(folder.name, lambda: mini_bert.start(text, **shape), folder.is_dir, stand_in)
 
 
 @dataclass(frozen=True, eq=False)

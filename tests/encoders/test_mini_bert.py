@@ -18,6 +18,7 @@ from lib.encoders import SentenceEncoder, mini_bert
 from lib.encoders.heads import late_layers
 from lib.encoders.saved import MINI_BERT
 from lib.evaluation import evaluate_sts
+from lib.runs import made_from_text
 
 SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
 
@@ -134,6 +135,9 @@ def test_start_is_built_once(corpus, monkeypatch):
     )
     assert not list(folder.parent.glob(f".{folder.name}-*"))  # nothing half-written is left
     assert mini_bert.start(text, **SIZES | {"layers": 3}) != folder
+    made, random = made_from_text(text, **SIZES), made_from_text(text, **SIZES, averaging=False)
+    assert made.is_made() and made.make() == folder and made.name == "averaging start"
+    assert random.name == "random start" and random.make() == mini_bert.start(text, **SIZES, averaging=False) != folder
 
 
 def test_a_stand_in_has_the_shape_and_reads_little_of_the_text(corpus, monkeypatch):

@@ -366,6 +366,16 @@ def test_names_on_a_plane_stand_in_a_column_apart_and_inside_the_axes():
     assert np.diff(np.sort(places[:, 1])).min() > 0.04 and places.min() >= 0 and places[:, 1].max() < 1
     inside = ax.get_window_extent()
     assert all(text.get_window_extent().x1 <= inside.x1 for text in ax.texts)
+    many = pd.DataFrame(
+        {"backbone": "b", "encoder": [f"method {i}" for i in range(40)], "alignment": 0.2, "uniformity": -3.0}
+    )
+    (ax,) = figures.geometry_plane(many).axes
+    heights = np.sort([text.xyann[1] for text in ax.texts])
+    assert (
+        heights.min() >= 0
+        and heights.max() < 1
+        and np.diff(heights).min() * ax.get_window_extent().height * 72 / 90 > 9
+    )
 
 
 def test_the_energy_figure_has_the_rank_correlation_of_trained_encoders_and_a_panel_for_each_stage():
@@ -400,6 +410,14 @@ def test_every_backbone_has_its_own_panels(name):
     expected = {"seeds": 2, "energy": 2, "shares": 3, "attention": 3 * 2 + 1}  # the last one: with the bar of colours
     assert len(panels) == expected[name] and count == len([ax for ax in draw(frames[name]).axes])
     assert any("second" in ax.get_title() + ax.get_ylabel() for ax in panels)
+
+
+def test_curves_say_how_many_seeds_they_show_and_a_flat_one_stays_flat():
+    frame = pd.DataFrame([(m, s, step, 1 + step / 1000) for m, s in [("a", 1), ("a", 2), ("b", 1)] for step in (0, 1)], columns=["method", "seed", "step", "norm"])  # fmt: skip
+    ax = figures.seed_bands(frame, {"norm": "t"}).axes[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a (2)", "b (1)"]
+    assert ax.get_legend().get_title().get_text() == "mean; thin: seeds (number)"
+    assert np.ptp(ax.get_ylim()) == pytest.approx(0.1)
 
 
 def test_a_drawing_function_keeps_picture_and_numbers_with_the_profile_of_the_setup(monkeypatch):

@@ -130,9 +130,13 @@ def test_other_tasks_stand_in_rows_with_the_average_of_the_seven_transfer_tasks(
     parts += [rows("A", "1", 0.0, metric=metric, **pair).assign(value=value) for metric, value in shown]
     monkeypatch.setattr(runs.store, "published", lambda profile, name: pd.concat(parts))
     nothing = pd.DataFrame(columns=ROW_COLUMNS)
-    table = tables.beyond_sts(nothing, paper="p", tables="T|U|V").data
+    styled = tables.beyond_sts(nothing, paper="p", tables="T|U|V")
+    table = styled.data
+    assert styled.caption == "test, x 100, one seed"
     assert table.index.get_level_values("task").tolist() == [*transfer, "Avg.", "ACC", "pair", "pair"]
     assert table.iloc[:, 0].tolist() == [10, 11, 12, 13, 14, 15, 16, 13, 70, 80, 56]
+    parts.append(parts[0].assign(seed="2"))
+    assert "mean over the seeds" in tables.beyond_sts(nothing, paper="p", tables="T|U|V").caption
     monkeypatch.setattr(runs.store, "published", lambda profile, name: nothing)
     assert "not measured in small" in tables.beyond_sts(nothing, paper="p", tables="T").caption
 
@@ -325,5 +329,6 @@ def test_the_floor_of_an_encoder_is_its_best_untrained_reading():
     best = rows.groupby("backbone").value.max()
     assert found.index.is_unique and found.value["minilm-stripped"] == best["minilm-stripped"]
     assert tables.dev_floors() == "floors on STS-B dev: mini-bert 73.90 (word vectors, untrained)"
+    assert tables.dev_floors(["minilm-stripped"]) == "floors on STS-B dev: not measured"
     assert found.value["mini-bert"] == best["averaging start"] > best["mini-bert"]
     assert found.name["mini-bert"] == "word vectors, untrained"
