@@ -1,4 +1,8 @@
-"""Shared fixtures: tiny encoders, isolated stores. Nothing here needs a network."""
+"""Shared fixtures: tiny encoders, isolated stores. Nothing here needs a network.
+
+The tests run on the CPU, whose numbers they know: a GPU is hidden from them, but where CSE_TEST_GPU is set, for the tests
+marked `gpu`: CSE_TEST_GPU=1 .venv/bin/python -m pytest -m gpu tests
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when the hub client is imported
+if not os.environ.get("CSE_TEST_GPU"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import pytest
 

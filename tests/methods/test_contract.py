@@ -287,6 +287,18 @@ def test_texts_are_read_as_embed_reads_the_anchors(tiny_bert, second, sentences,
         torch.testing.assert_close(views.embeddings[role][:, 0], h, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or CSE_TEST_GPU is not set")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_a_gpu_gives_the_same_numbers_twice(tiny_bert, second, sentences, name, precision):
+    config = configure(tiny_bert, second, name, precision=precision)
+    one, two = (train(config, sentences) for _ in range(2))
+    assert {weight.device.type for weight in one["weights"].values()} == {"cuda"}
+    assert np.isfinite(one["history"]["loss"]).all()
+    assert_equal(one, two)
+
+
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, name):
     """A tensor made without a device would be on `meta` here, and fail beside those on the CPU."""
