@@ -86,6 +86,7 @@ def rows(profile: str) -> pd.DataFrame:
         labels = {"file": file, "data": data, "steps": [_steps(run) for run in runs]}
         known = known.assign(method=plain.where(~plain.str.startswith("SimCSE, mean"), "SimCSE"), **labels)
         known.loc[known.run_id == "", "data"] = ""
+        known = known[~known.table.str.startswith("Figure") | (known.metric != "spearman")]  # a study of sizes, at one λ
         known = known[known.method.isin(["SimCSE", *methods]) | known.method.str.startswith("untuned")]
         frames += [_of_kind(known, kind) for kind in KINDS]
     found = pd.concat(frames, ignore_index=True)

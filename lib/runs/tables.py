@@ -22,6 +22,7 @@ from lib.runs import store
 from lib.runs.plan import Plan
 
 DECIMALS = 2
+DEVIATION = " ±"
 PAIR_COLUMNS = "table backbone method seed run_id group pair x value".split()
 MAP_COLUMNS = "table backbone method seed run_id text label cluster value y v_measure trust".split()
 MAIN = {"micse": "Table 3", "msse": "Table 1"}  # paper -> how the names of its main tables begin, where it has others
@@ -511,8 +512,8 @@ def dev_scores(
         groups: table -> what `Plan.runs` gives, with a column method.
 
     Returns:
-        Rows by table and method; a column for each encoder of profile small, and one for this run where it has runs.
-        Mean over the seeds.
+        Rows by table and method; a column for each encoder of profile small, and one for this run where it has runs: means
+        over the seeds. Where a method has several, "NAME ±" beside the column NAME has their deviations.
     """
     done = pd.concat([frame.assign(table=table) for table, frame in groups.items()])
     here = pd.DataFrame(columns=store.ROW_COLUMNS)
@@ -522,7 +523,7 @@ def dev_scores(
     known = store.published("small", f"{paper}_{name}")
     known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
     both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")]).astype({"value": float})
-    table = both.pivot_table(index=["table", "method"], columns="where", values="value", sort=False)
+    table = means(both, ["table", "method"])
     order = dict.fromkeys(
         [*zip(done.table, done.method, strict=True), *table.index]
     )  # this run's first, table by table
@@ -532,11 +533,12 @@ def dev_scores(
 
 def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -> Styler | str:
     """One table of `dev_scores`, with the paper's values (a Series by method) as a further column; rows named by numbers
-    come first, sorted; where some are named like "NAME, rate 0.001", all are sorted by name and rate. `dev_floors` stands in
-    the caption. A sentence where there are neither."""
+    come first, sorted; where some are named like "NAME, rate 0.001", all are sorted by name and rate; "mean ± deviation" where
+    a method has several seeds. `dev_floors` stands in the caption. A sentence where there are neither."""
     if paper is None and name not in [key[0] for key in table.index]:
         return "not measured yet"
     one = table.loc[name].dropna(axis=1, how="all")
+    one = with_deviations(one)
     if paper is not None:
         one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
@@ -547,6 +549,24 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
         one = one.sort_index().rename(lambda rate: f"{rate:g}" if rate == rate else "", level="rate")
     shown = [name for name in ENCODERS if any(str(column).endswith(name) for column in one)]
     return one.style.format(precision=DECIMALS, na_rep="").set_caption(f"{caption}; {dev_floors(shown)}")
+
+
+def means(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Means of the column value, by `by` and, in columns, by `where`; "NAME ±" has the deviations of a column NAME in which
+    a cell is the mean of several rows."""
+    cells = rows.groupby([*by, "where"], sort=False).value
+    table, spread = cells.mean().unstack(sort=False), cells.std().unstack(sort=False)
+    return table.join(spread.dropna(axis=1, how="all").add_suffix(DEVIATION))
+
+
+def with_deviations(table: pd.DataFrame) -> pd.DataFrame:
+    """What `means` gives with deviations in the cells of their means: "64.55 ± 0.27"."""
+    table = table.copy()
+    for column in [column for column in table if column.endswith(DEVIATION)]:
+        name, spread = column.removesuffix(DEVIATION), table.pop(column)
+        text = table[name].map(f"{{:.{DECIMALS}f}}".format) + DEVIATION + spread.map(f" {{:.{DECIMALS}f}}".format)
+        table[name] = table[name].astype(object).mask(spread.notna(), text)
+    return table
 
 
 def _styled(table: pd.DataFrame, decimals: int, caption: str) -> Styler:

@@ -17,7 +17,7 @@ from lib.config import RunConfig
 from lib.encoders import SentenceEncoder, ensemble
 from lib.runs import store, times
 from lib.runs.plan import Plan, PlannedRun
-from lib.runs.tables import DECIMALS, headlines, measured
+from lib.runs.tables import DECIMALS, headlines, means, measured, with_deviations
 
 PAPER, TERMS = "jtcse", ("NCE", "ICNCE", "ICTM")
 FIGURE_8 = {"spearman": "dev score, Spearman x 100", "spread": "[CLS] lengths: deviation, % of their mean"}
@@ -225,17 +225,16 @@ def ablation(
     main: pd.DataFrame | None = None,
     same: Mapping[str, str] | None = None,
     printed: pd.Series | None = None,
-    older: Mapping[str, str] | None = None,
 ) -> Styler | str:
     """Score an ablation on the plan's STS tasks, publish it as jtcse_ablations, and set it beside profile small.
 
     Args:
         done: method, seed, run_id and, in column run, runs or encoders; may be empty.
         main: result rows of the main table. same: its methods that belong here too -> their names here.
-        printed: the paper's values by method. older: regular expressions -> names of published methods as of now.
+        printed: the paper's values by method.
 
     Returns:
-        Means over the seeds: a column for the paper, for each encoder of profile small, and for this run.
+        Means over the seeds, with deviations: a column for the paper, for each encoder of profile small, and for this run.
     """
     labels, seeds = {"paper": PAPER, "table": table}, {*done.seed.astype(str)}
     rows = [
@@ -248,13 +247,12 @@ def ablation(
     known = store.published("small", f"{PAPER}_ablations").query("table == @table")
     here = pd.concat(rows, ignore_index=True) if rows else known[:0]
     plan.publish(here[here.aggregation == "all"], f"{PAPER}_ablations", f"{table}: {note}")
-    known = known.assign(method=known.method.replace(older or {}, regex=True))
     both = headlines(pd.concat([known, here], ignore_index=True))
     both = both.drop_duplicates(["profile", "backbone", "method", "seed"], keep="last")
     if not len(both) and printed is None:
         return "not measured yet"
     both["where"] = both.profile + ", " + both.backbone
-    shown = both.pivot_table(index="method", columns="where", values="value", sort=False)
+    shown = with_deviations(means(both, ["method"]))
     if printed is not None:
         shown = pd.concat([printed.rename("paper, BERT-base"), shown], axis=1)
     seeds = both.groupby("where", sort=False).seed.unique()

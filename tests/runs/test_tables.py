@@ -280,14 +280,18 @@ def test_dev_scores_stand_beside_those_that_were_published(plan, monkeypatch):
     table = tables.dev_scores(plan, {"Table 1": done}, paper="p", note="n")
     assert list(table.index) == [("Table 1", "0.2"), ("Table 1", "0.1"), ("Table 1", "0.5")]
     here = done.groupby("method").dev.mean()
-    assert table["this run, demo"].dropna().to_dict() == {
-        ("Table 1", name): pytest.approx(here[name], abs=0.01) for name in ("0.1", "0.2")
-    }
+    spread = done.groupby("method").dev.std()
+    for column, expected in (("this run, demo", here), ("this run, demo ±", spread)):
+        assert table[column].dropna().to_dict() == {
+            ("Table 1", name): pytest.approx(expected[name], abs=0.02) for name in ("0.1", "0.2")
+        }
     left_out = tables.dev_scores(plan, {"Table 1": done.iloc[:0]}, paper="p", note="n")
     assert list(left_out) == ["small, mini"] and list(left_out.index) == [("Table 1", "0.1"), ("Table 1", "0.5")]
     assert table["small, mini"].dropna().tolist() == [70.0, 71.0]
     one = tables.beside(table, "Table 1", caption="c", paper=pd.Series({"0.3": 80.0}, name="paper")).data
     assert list(one.index) == ["0.1", "0.2", "0.3", "0.5"] and one.loc["0.3", "paper"] == 80.0
+    assert list(one) == ["paper", "small, mini", "this run, demo"] and one.loc["0.1", "small, mini"] == 70.0
+    assert one.loc["0.1", "this run, demo"] == "{:.2f} ± {:.2f}".format(*table.iloc[1, 1:])
     words = tables.beside(
         table, "Table 1", caption="c", paper=pd.Series({"dot product": 1.0, "0.3": 80.0}, name="paper")
     )
