@@ -58,6 +58,7 @@ ADVICE += ["also above SimCSE"]
 CONDITIONS = ["backbone", "data", "file", "table"]  # rows that agree in these were measured to be compared
 SIZE = r"([\d,]+ (?:sentences|triples))"
 READ_BY_MEAN = reading("mean")
+TUNED = ", tuned"  # SimCSE with a grid of trials on dev, in conditions of its own
 
 
 def source(profile: str) -> str:
@@ -84,7 +85,9 @@ def rows(profile: str) -> pd.DataFrame:
             for table, run, name in zip(known.table, runs, plain, strict=True)
         ]
         labels = {"file": file, "data": data, "steps": [_steps(run) for run in runs]}
-        known = known.assign(method=plain.where(~plain.str.startswith("SimCSE, mean"), "SimCSE"), **labels)
+        tuned = plain.str.startswith(f"SimCSE{TUNED}")
+        known = known.assign(method=plain.where(~(tuned | plain.str.startswith("SimCSE, mean")), "SimCSE"), **labels)
+        known["table"] += tuned.map({True: TUNED, False: ""})
         known.loc[known.run_id == "", "data"] = ""
         known = known[~known.table.str.startswith("Figure") | (known.metric != "spearman")]  # a study of sizes, at one λ
         known = known[known.method.isin(["SimCSE", *methods]) | known.method.str.startswith("untuned")]
@@ -143,6 +146,7 @@ def _borrowed(found: pd.DataFrame) -> pd.DataFrame:
     plain = trained[trained.method == "SimCSE"]
     lacking = trained[keys].drop_duplicates()
     lacking = lacking[~_in(lacking, plain, keys)]
+    plain = plain[~plain.table.str.endswith(TUNED)]  # had more trials than any method: lent to none
     near = plain[plain.groupby(["file", *same]).table.transform("nunique") == 1]  # of several, which is meant is open
     near = near.drop(columns="table").merge(lacking, on=["file", *same])
     far = plain[plain.file == "simcse"].drop(columns=["file", "table"])

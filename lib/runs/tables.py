@@ -521,7 +521,8 @@ def dev_scores(
         here = store.dev_rows(done, paper=paper)
         plan.publish(here, f"{paper}_{name}", note)
     known = store.published("small", f"{paper}_{name}")
-    known = known[known.table.isin(groups)].assign(where=lambda rows: "small, " + rows.backbone)
+    known = known[known.table.isin(groups)].sort_values("backbone", kind="stable")
+    known = known.assign(where="small, " + known.backbone)
     both = pd.concat([known, here.assign(where=f"this run, {plan.profile}")]).astype({"value": float})
     table = means(both, ["table", "method"])
     order = dict.fromkeys(
@@ -540,7 +541,7 @@ def beside(table: pd.DataFrame, name: str, *, caption: str, paper: Any = None) -
     one = table.loc[name].dropna(axis=1, how="all")
     one = with_deviations(one)
     if paper is not None:
-        one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*one.index, *paper.index]))
+        one = pd.concat([paper, one], axis=1).reindex(dict.fromkeys([*paper.index, *one.index]))
     numbers = pd.to_numeric(one.index.str.strip("%"), errors="coerce")
     one = one.iloc[np.argsort(numbers, kind="stable")]
     tried = one.index.str.extract(r"^(.*?)(?:, rate ([\d.e+-]+))?$")

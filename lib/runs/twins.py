@@ -194,6 +194,7 @@ def without_layer_norms(plan: Plan, done: pd.DataFrame, texts: Sequence[str]) ->
     method, step = known.method.str.extract(r"(.*), (\d+) removed").to_numpy().T
     keys = ["backbone", "method", "seed", "step"]
     long = known.assign(method=method, step=step.astype(int), value=known.value.astype(float))
+    long = long.sort_values("backbone", kind="stable")
     return long.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index(), source
 
 
@@ -245,6 +246,7 @@ def ablation(
         again = main[main.method.isin(same) & main.seed.isin(seeds)]
         rows.append(again.assign(table=table, method=again.method.map(same)))
     known = store.published("small", f"{PAPER}_ablations").query("table == @table")
+    known = known.sort_values("backbone", kind="stable")
     here = pd.concat(rows, ignore_index=True) if rows else known[:0]
     plan.publish(here[here.aggregation == "all"], f"{PAPER}_ablations", f"{table}: {note}")
     both = headlines(pd.concat([known, here], ignore_index=True))
@@ -256,6 +258,6 @@ def ablation(
     if printed is not None:
         shown = pd.concat([printed.rename("paper, BERT-base"), shown], axis=1)
     seeds = both.groupby("where", sort=False).seed.unique()
-    seeds = "; ".join(f"{where}: seed {', '.join(names)}" for where, names in seeds.items())
-    about = "average of seven STS tasks (demo: its own pairs), test, Spearman x 100"
+    seeds = "; ".join(f"{where}: seed {', '.join(sorted(names))}" for where, names in seeds.items())
+    about = "average of seven STS tasks (demo: its own pairs), test, Spearman x 100, ± deviation over seeds"
     return shown.style.format(precision=DECIMALS, na_rep="").set_caption(f"{table}, {about}; {seeds}")

@@ -38,6 +38,7 @@ FILES = {
     + sts("untuned, cls", {"": 62.0}, backbone="averaging start")
     + sts("SimCSE, 10,000 sentences", {"1": 60.0, "2": 61.0, "3": 62.0})
     + sts("SimCSE, 1,000 sentences", {"1": 58.0}, run="simcse-b")
+    + sts("SimCSE, tuned, 1,000 sentences", {"1": 62.0, "2": 62.5}, run="simcse-b")
     + sts("SimCSE, 10,000 sentences, mean", {"1": 70.0})
     + sts("untuned, mean", {"": 75.0}, backbone="untouched")
     + sts("untuned, cls", {"": 71.0}, backbone="untouched"),
@@ -145,6 +146,17 @@ def test_a_method_is_taken_that_beats_the_simcse_beside_it_and_every_other_simcs
     assert few.loc["any", "take"] == "JTCSE" and few.loc["any", "also above SimCSE"] == ""
     assert few.loc["any", "seeds"] == 3 and few.loc["any", "low"] > 0 and np.isnan(few.loc["small", "gain"])
     assert answer.loc[("10,000 sentences, read by the mean", "small"), "take"] == "SimCSE"
+
+
+def test_a_tuned_simcse_counts_among_the_best_and_is_lent_to_none(published):
+    found = leaderboard.rows("small")
+    tuned = found.table == "Table 5, tuned"
+    assert set(found[tuned].label) == {"SimCSE (simcse, Table 5, tuned)"} and tuned.sum() == 2 * len(STS_TASKS)
+    answer = leaderboard.advice(found, COSTS, BUDGETS, LOW).set_index(["data", "budget"])
+    assert answer.loc[("1,000 sentences", "small"), "SimCSE"] == 62.25
+    found.loc[tuned, "value"] += 1
+    answer = leaderboard.advice(found, COSTS, BUDGETS, LOW).set_index(["data", "budget"])
+    assert answer.loc[("1,000 sentences", "small"), "take"] == "SimCSE (simcse, Table 5, tuned)"
 
 
 def test_no_training_is_the_answer_where_the_untrained_encoder_scores_as_high(published):
