@@ -89,9 +89,8 @@ def rows(profile: str) -> pd.DataFrame:
         known = known.assign(method=plain.where(~(tuned | plain.str.startswith("SimCSE, mean")), "SimCSE"), **labels)
         known["table"] += tuned.map({True: TUNED, False: ""})
         known.loc[known.run_id == "", "data"] = ""
-        known = known[
-            ~known.table.str.startswith("Figure") | (known.metric != "spearman")
-        ]  # a study of sizes, at one λ
+        # STS under a figure is a study of sizes, at one λ
+        known = known[~known.table.str.startswith("Figure") | (known.metric != "spearman")]
         known = known[known.method.isin(["SimCSE", *methods]) | known.method.str.startswith("untuned")]
         frames += [_of_kind(known, kind) for kind in KINDS]
     found = pd.concat(frames, ignore_index=True)
