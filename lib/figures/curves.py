@@ -235,14 +235,20 @@ ALIGNMENT_UNIFORMITY = {"alignment": "Alignment (lower is better)", "uniformity"
 
 @drawing
 def seed_bands(
-    frame: pd.DataFrame, quantities: dict[str, str], *, logarithmic: Sequence[str] = (), xlabel: str = "step"
+    frame: pd.DataFrame,
+    quantities: dict[str, str],
+    *,
+    logarithmic: Sequence[str] = (),
+    xlabel: str = "step",
+    floors: pd.DataFrame | None = None,
 ) -> Figure:
     """Quantities over the steps: a panel for each, a line through the mean of the seeds and a band from the smallest to
     the largest for every method (with fewer than FEW seeds a thin line for each); with a column backbone, a row of
     panels for each.
 
     frame: method, seed, step, a column per quantity. quantities: column -> title of its panels, with the unit.
-    logarithmic: columns on a logarithmic axis, with geometric means and a line at 1. xlabel: what a step is.
+    logarithmic: columns on a logarithmic axis, with geometric means and a line at 1. xlabel: what a step is. floors: name,
+    value and perhaps backbone: scores to beat, lines in the panels of the first quantity.
     """
     parts = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
     width = 3.9 if len(quantities) < 3 else 3.1
@@ -273,6 +279,8 @@ def seed_bands(
                 ax.axhline(1, color="0.3", lw=1)
             else:
                 widen(ax, least=0.1)
+            if ax is row[0]:
+                _draw_floors(ax, floors, backbone)
             lines = textwrap.wrap(title, 24 if len(quantities) > 2 else 34)
             ax.set(xlabel=xlabel, title="\n".join(filter(None, [*lines, backbone])))
             ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))

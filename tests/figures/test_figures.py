@@ -157,6 +157,14 @@ def test_bands_run_through_the_geometric_mean_on_a_logarithmic_axis_and_through_
     assert axes[0].get_yscale() == "log" and axes[1].get_yscale() == "linear"
 
 
+def test_floors_are_lines_in_the_panels_of_the_first_quantity_of_their_backbone():
+    frame = pd.concat([BANDS.assign(backbone="u"), BANDS.assign(backbone="v")])
+    floors = pd.DataFrame({"name": ["untuned"], "backbone": ["v"], "value": [3.0]})
+    axes = figures.seed_bands(frame, {"norm": "gradients", "swap": "nats"}, floors=floors).axes
+    assert [[text.get_text() for text in ax.texts] for ax in axes] == [[], [], ["untuned: 3.00"], []]
+    assert axes[2].lines[-1].get_ydata()[0] == 3.0
+
+
 def test_what_a_step_is_can_be_named():
     axes = figures.seed_bands(BANDS, {"norm": "gradients"}, xlabel="layers").axes
     assert [ax.get_xlabel() for ax in axes] == ["layers"]
