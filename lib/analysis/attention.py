@@ -113,7 +113,7 @@ def batch_factor(
     samples: int = 150,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: one value, in %.
+    """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: protocol, metric, value.
 
     It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
     """
@@ -129,7 +129,8 @@ def batch_factor(
             terms.append(
                 attention_mutual_information(*views, samples=samples, valid_fraction_factor=with_factor, **options)
             )
-    return pd.DataFrame({"value": [100 * float(terms[0] / terms[1])]})
+    protocol = f"one batch of {len(sentences)} sentences"
+    return pd.DataFrame([{"protocol": protocol, "metric": "batch factor", "value": float(terms[0] / terms[1])}])
 
 
 @torch.no_grad()
@@ -178,7 +179,7 @@ def joint_log_attention(
 
 
 def log_attention_spread(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
-    """Standard deviation of the log attention of a sentence under dropout, all heads of a layer: layer, value.
+    """Standard deviation of the log attention of a sentence under dropout, all heads of a layer: layer (from 1), metric, value.
 
     Mean over sentences; entries as in `joint_log_attention`. Attention that is all or nothing has a large one.
     """
@@ -186,7 +187,8 @@ def log_attention_spread(encoder: SentenceEncoder, sentences: Sequence[str]) -> 
     whole = {"layers": range(shape.num_hidden_layers), "heads": shape.num_attention_heads}
     joint = (joint_log_attention({"": encoder}, sentence, **whole) for sentence in sentences)
     spread = pd.DataFrame([one.groupby("layer").view1.std() for one in joint])
-    return spread.mean().rename("value").rename_axis("layer").reset_index()
+    frame = spread.mean().rename("value").rename_axis("layer").reset_index()
+    return frame.assign(layer=frame.layer + 1, metric="log attention deviation")
 
 
 @torch.no_grad()
@@ -214,10 +216,11 @@ def _token_groups(encoder: SentenceEncoder) -> Tensor:
 
 
 def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
-    """Share of attention that each group of tokens receives in each layer, without dropout: layer (from 1), group, share.
+    """Share of attention that each group of tokens receives in each layer, without dropout: layer (from 1), group, metric,
+    value.
 
-    Mean over sentences, heads and queries. The column `tokens` is the group's share of the tokens, which uniform
-    attention would give it. Final punctuation is a mark that stands last in its sentence, alone before [SEP]. Function
+    `attention share` is the mean over sentences, heads and queries; `uniform share` the group's share of the tokens, which
+    uniform attention would give it. Final punctuation is a mark that stands last in its sentence, alone before [SEP]. Function
     words are scikit-learn's English stop words; a WordPiece that continues a word is content. One batch of attention is
     held in memory at a time.
     """
@@ -232,9 +235,9 @@ def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
         return torch.cat([attention_shares(maps, mask, groups, len(TOKEN_GROUPS)).sum(1) for maps in attention])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    columns = {"share": means[:-1].flatten(), "tokens": np.tile(means[-1], depth)}
+    columns = {"attention share": means[:-1].flatten(), "uniform share": np.tile(means[-1], depth)}
     index = pd.MultiIndex.from_product([range(1, depth + 1), TOKEN_GROUPS], names=["layer", "group"])
-    return pd.DataFrame(columns, index).reset_index()
+    return pd.DataFrame(columns, index).reset_index().melt(["layer", "group"], var_name="metric")
 
 
 @torch.no_grad()
@@ -316,7 +319,7 @@ def cls_energies(
     return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer"))
 
 
-def energy_curves(readers: Mapping[str, SentenceEncoder], sentences: Sequence[str], label: str = "") -> pd.DataFrame:
-    """`cls_energies` x 100 of each encoder, as `figures.lines` draws it: method (name and label), layer (from 1), value."""
-    found = {f"{name}{label}": 100 * cls_energies(reader, sentences) for name, reader in readers.items()}
-    return pd.concat(found, names=["method"]).rename("value").reset_index()
+def energy_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
+    """`cls_energies` by both readings: layer (from 1), group (the reading), metric, value."""
+    found = {reading: cls_energies(encoder, sentences, reading=reading) for reading in ENERGY_READINGS}
+    return pd.concat(found, names=["group"]).rename("value").reset_index().assign(metric="cls energy")

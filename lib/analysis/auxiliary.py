@@ -3,55 +3,53 @@ back through it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
+from lib.data import Batch
+from lib.encoders.sentence_encoder import pad
 from lib.losses import IGNORED
 
 
-def signals(done: pd.DataFrame) -> pd.DataFrame:
-    """The steps of runs at which the vectors were swapped, from their histories.
-
-    Args:
-        done: columns method, seed, run_id and run, as `Plan.runs` gives them; runs of method infocse with swap_every
-            and contrastive_weight 1.
+def signals(run: Any) -> pd.DataFrame:
+    """The steps of a run of InfoCSE at which the vectors were swapped (swap_every above 0, contrastive_weight 1), from its
+    history, as curves.
 
     Returns:
-        backbone, method, seed, run_id, weight (auxiliary_weight, as text), step, quantity, value: `loss`, log10 of
-        L_aux / L_cl without the weight; `gradient`, log10 of the ratio of the gradients at the [CLS] vectors, weight
-        included; `own` and `other`, L_aux with the sentence's own and with another sentence's vector, in nats.
+        settings (λ), step, metric, value: `loss ratio`, L_aux / L_cl without the weight; `gradient ratio`, that of the
+        gradients at the [CLS] vectors, weight included; `own vector` and `other vector`, L_aux with the sentence's own and
+        with another sentence's vector, in nats.
     """
-    rows = []
-    for one in done.itertuples():
-        looked = one.run.history.dropna(subset="own_vector")
-        weight = one.run.config.method_arguments["auxiliary_weight"]
-        labels = {"backbone": one.run.labels["backbone"], "method": one.method, "seed": one.seed, "run_id": one.run_id}
-        quantities = {
-            "loss": np.log10(looked.auxiliary / weight / looked.info_nce),
-            "gradient": np.log10(looked.auxiliary_gradient / looked.contrastive_gradient),
-            "own": looked.own_vector,
-            "other": looked.other_vector,
-        }
-        values = pd.DataFrame(labels | {"weight": f"{weight:g}", "step": looked.step.astype(int)} | quantities)
-        rows.append(values.melt([*labels, "weight", "step"], var_name="quantity"))
-    return pd.concat(rows, ignore_index=True)
+    looked = run.history.dropna(subset="own_vector")
+    weight = run.config.method_arguments["auxiliary_weight"]
+    values = {
+        "loss ratio": looked.auxiliary / weight / looked.info_nce,
+        "gradient ratio": looked.auxiliary_gradient / looked.contrastive_gradient,
+        "own vector": looked.own_vector,
+        "other vector": looked.other_vector,
+    }
+    frame = pd.DataFrame({"settings": f"λ = {weight:g}", "step": looked.step.astype(int)} | values)
+    return frame.melt(["settings", "step"], var_name="metric")
 
 
-def signal_lines(rows: pd.DataFrame) -> pd.DataFrame:
-    """What `signals` gives as curves: backbone, method (with its weight), seed, step; `loss` and `gradient`, the ratios
-    themselves, and `swap`, by how many nats L_aux grows with another sentence's vector."""
-    has_weight = rows.method.str.contains("λ")
-    named = rows.assign(method=rows.method.where(has_weight, rows.method + ", λ = " + rows.weight.astype(str)))
-    keys = ["backbone", "method", "seed", "step"]
-    wide = named.pivot_table(index=keys, columns="quantity", values="value", sort=False).reset_index()
-    ratios = {"loss": 10**wide.loss, "gradient": 10**wide.gradient, "swap": wide.other - wide.own}
-    return wide[keys].assign(**ratios)
+def with_swap(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `signals`, and `swap` in place of the two vectors: by how many nats L_aux grows with another sentence's vector."""
+    keys = [name for name in rows if name not in ("metric", "value")]
+    wide = rows.groupby([*keys, "metric"], sort=False, dropna=False).value.first().unstack("metric", sort=False)
+    wide["swap"] = wide["other vector"] - wide["own vector"]
+    names = ["loss ratio", "gradient ratio", "swap"]
+    return wide[names].reset_index().melt(keys, names, var_name="metric").dropna(subset="value")
 
 
-def reached(method: Any, batch: Any) -> dict[str, bool]:
+def _batch(method: Any, sentences: Sequence[str]) -> Batch:
+    ids, mask = pad(method.encoder.tokenize(list(sentences), 128), method.encoder.tokenizer.pad_token_id)
+    return Batch(ids.unsqueeze(1), mask.unsqueeze(1), ("anchor",)).to(method.encoder.device)
+
+
+def reached(method: Any, sentences: Sequence[str]) -> dict[str, bool]:
     """Part of an InfoCSE method -> whether any gradient of L_aux arrives there, for one batch in training mode."""
     parts = {
         "late layers and word head": [method.auxiliary.late, method.auxiliary.lm_head],
@@ -59,13 +57,13 @@ def reached(method: Any, batch: Any) -> dict[str, bool]:
         "frozen layers": [method.auxiliary.early],
     }
     method.zero_grad()
-    method.train()(batch.to(method.encoder.device))["auxiliary"].backward()
+    method.train()(_batch(method, sentences))["auxiliary"].backward()
     gradients = {name: [p.grad for module in part for p in module.parameters()] for name, part in parts.items()}
     method.zero_grad()
     return {name: any(g is not None and bool(g.any()) for g in several) for name, several in gradients.items()}
 
 
-def term_gradients(method: Any, batch: Any) -> dict[str, float]:
+def term_gradients(method: Any, sentences: Sequence[str]) -> dict[str, float]:
     """Term -> norm of its gradient over all weights of the encoder, for one batch in training mode.
 
     Exact, one backward pass per term; give every term the weight with which it is to be compared.
@@ -73,7 +71,7 @@ def term_gradients(method: Any, batch: Any) -> dict[str, float]:
     method.train()
     weights = [p for p in method.encoder.parameters() if p.requires_grad]
     norms = {}
-    for name, term in method(batch.to(method.encoder.device)).items():
+    for name, term in method(_batch(method, sentences)).items():
         gradients = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
         norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
     return norms

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
+from lib.analysis.geometry import dimension_agreement
+from lib.data import load_corpus, tokenize_corpus
+from lib.data.sts import POSITIVE_GOLD, STSTask
+from lib.encoders import SentenceEncoder
 from lib.losses import dimension_contrast, info_nce
-from lib.losses.dimension_contrast import REDUCTIONS
+from lib.losses.dimension_contrast import REDUCTIONS, cross_correlation
+from lib.results import history
 
 
 def term_scales(method: Any, batch: Any) -> pd.DataFrame:
@@ -44,19 +51,33 @@ def term_scales(method: Any, batch: Any) -> pd.DataFrame:
     return frame.assign(**{"relative to L_NCE": frame["gradient at h"] / frame.loc["L_NCE", "gradient at h"]})
 
 
-def gradient_ratios(history: pd.DataFrame) -> pd.DataFrame:
-    """MSSE's history with the columns dimension and reconstruction: what each weighted term sends to the vectors, relative
-    to the contrastive one, at the steps where vectors were exchanged (`swap_every`)."""
-    terms = ("dimension", "reconstruction")
-    ratios = {name: history[f"{name}_gradient"] / history.contrastive_gradient for name in terms}
-    return history.assign(**ratios).dropna(subset="own_vector")
+def scales_at_start(config: Any) -> pd.DataFrame:
+    """`term_scales` of a run of MSSE (its RunConfig) before its first step, on a batch of its sentences, every term with weight 1."""
+    weights = dict.fromkeys(("nce_weight", "dimension_weight", "reconstruction_weight"), 1.0)
+    sentences = load_corpus(config.corpus, config.data_folder(), size=config.batch_size, seed=config.corpus_seed)
+    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
+    torch.manual_seed(config.seed)
+    batch = tokenize_corpus(sentences, encoder, max_length=config.max_length).batch(range(len(sentences)))
+    return term_scales(config.spec.build(encoder, {**config.method_arguments, **weights}), batch.to(encoder.device))
 
 
-def vector_savings(history: pd.DataFrame) -> pd.DataFrame:
-    """MSSE's history with the columns saves and misleads (nats a token): L_ICM with the mean vector of the batch, and with
-    the next sentence's, minus L_ICM with the own one."""
-    own = history.own_vector
-    return history.assign(saves=history.mean_vector - own, misleads=history.other_vector - own)
+def term_history(*quantities: str) -> Callable[[Any], pd.DataFrame]:
+    """As `results.history`, with further quantities at the steps where MSSE exchanged vectors (`swap_every`).
+
+    dimension, reconstruction: what each weighted term sends to the vectors, relative to the contrastive one. saves,
+    misleads (nats a token): L_ICM with the mean vector of the batch, and with the next sentence's, minus L_ICM with the
+    own one.
+    """
+    return history(*quantities, derive=_of_terms)
+
+
+def _of_terms(steps: pd.DataFrame) -> pd.DataFrame:
+    if "own_vector" not in steps:
+        return steps
+    own, ratios = steps.own_vector, {}
+    for name in {"dimension_gradient", "reconstruction_gradient"} & {*steps}:
+        ratios[name.removesuffix("_gradient")] = (steps[name] / steps.contrastive_gradient).where(own.notna())
+    return steps.assign(saves=steps.mean_vector - own, misleads=steps.other_vector - own, **ratios)
 
 
 def toy_views(leak: float, noise: float) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
@@ -68,3 +89,26 @@ def toy_views(leak: float, noise: float) -> dict[str, tuple[torch.Tensor, torch.
     polluted[:, 1] += leak * clean[:, 0]
     cases = {"each for itself": (clean, 0.2), "1 leaks into 2": (polluted, 0.2), "views disagree": (clean, noise)}
     return {name: (h, h + size * torch.randn(400, 4, generator=random)) for name, (h, size) in cases.items()}
+
+
+def toy_correlations(leak: float, noise: float) -> pd.DataFrame:
+    """The correlations between the dimensions of `toy_views`, without sign, for `figures.heatmaps`.
+
+    Returns:
+        encoder (the case and its L_DCM, the sum of Eq. 4), row, column, value.
+    """
+    parts = []
+    for case, views in toy_views(leak, noise).items():
+        matrix = pd.DataFrame(cross_correlation(*views).abs().numpy()).rename_axis(index="row", columns="column")
+        name = f"{case}: L_DCM = {dimension_contrast(*views, reduce='sum'):.1f}"
+        parts.append(matrix.stack().rename("value").reset_index().assign(encoder=name))
+    return pd.concat(parts)
+
+
+def agreement(encoder: Any, task: STSTask) -> pd.DataFrame:
+    """How far dimensions agree across pairs that mean the same (gold above 4): rows of `geometry.dimension_agreement`."""
+    first, second = (np.array(side)[task.gold > POSITIVE_GOLD].tolist() for side in (task.sentences1, task.sentences2))
+    found = dimension_agreement(encoder.encode(first), encoder.encode(second))
+    names = {"own": "correlation with itself", "others": "correlation with others"}
+    frame = pd.DataFrame({"metric": [names[name] for name in found], "value": list(found.values())})
+    return frame.assign(task=task.name, split=task.split, protocol=f"pairs with gold above {POSITIVE_GOLD:g}")

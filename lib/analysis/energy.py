@@ -6,32 +6,31 @@ import numpy as np
 import pandas as pd
 
 # An encoder, or the first word of its name, -> its stage; all others are of stage 2.
-STAGES = {"untuned": "untuned", "SimCSE": "stage 1", "JTCSE D": "student"}
-COLUMNS = [
-    "backbone",
-    "encoder",
-    "seed",
-    "reading",
-    "layer",
-    "value",
-    "run_id",
-]  # published; layers from 1, value x 100
+STAGES = {"SimCSE": "stage 1", "JTCSE D": "student"}
 
 
 def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Every encoder of every seed that has both.
+    """Every trained encoder of every seed that has both.
 
     Args:
-        energy: COLUMNS, see `attention.cls_energies`. scores: backbone, encoder, seed, score.
+        energy: rows of `attention.energy_rows`. scores: rows with one value for each encoder and seed.
 
     Returns:
-        backbone, reading, stage, encoder, seed, energy (mean over the layers), score.
+        source, backbone, reading, panel, stage, method, seed, energy (mean over the layers), score. In the panel "all
+        trained" stands each encoder as it is; once more, with each seed's mean taken out, in that of its stage where this
+        has several encoders.
     """
-    keys = ["backbone", "reading", "encoder", "seed"]
-    energy = energy.astype({"seed": str}).groupby(keys, sort=False).value.mean().div(100).rename("energy").reset_index()
-    both = energy.merge(scores.astype({"seed": str}), on=["backbone", "encoder", "seed"])
-    stages = [STAGES.get(name) or STAGES.get(name.split(" ")[0], "stage 2") for name in both.encoder]
-    return both.assign(stage=stages)[["backbone", "reading", "stage", "encoder", "seed", "energy", "score"]]
+    keys = ["source", "backbone", "method", "seed"]
+    means = energy[energy.method != "untuned"].groupby([*keys, "group"], sort=False).value.mean().rename("energy")
+    both = means.reset_index().merge(scores[[*keys, "value"]], on=keys)
+    both = both.rename(columns={"group": "reading", "value": "score"})
+    both["stage"] = [STAGES.get(name) or STAGES.get(name.split(" ")[0], "stage 2") for name in both.method]
+    parts = [both.assign(panel="all trained")]
+    for key, part in both.groupby(["stage", "source", "backbone", "reading"]):
+        if part.method.nunique() > 1:
+            parts.append(centred(part, ["energy", "score"]).assign(panel=key[0]))
+    order = ["source", "backbone", "reading", "panel", "stage", "method", "seed", "energy", "score"]
+    return pd.concat(parts, ignore_index=True)[order]
 
 
 def centred(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
@@ -61,26 +60,16 @@ def seed_correlation(frame: pd.DataFrame, x: str, y: str, *, draws: int = 2000, 
 
 
 def correlations(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of the trained encoders of each backbone and reading: over all stages, and within each that has several encoders.
+    """Over all trained encoders of each backbone and reading, and within each stage that has several encoders.
 
     rows: what `beside_scores` gives. Returns: encoders (with their seeds), rank correlation as it is, and what
     `seed_correlation` gives.
     """
     found = {}
-    for key, trained in rows[rows.stage != "untuned"].groupby(["backbone", "reading"], sort=False):
-        stages = {stage: part for stage, part in trained.groupby("stage") if part.encoder.nunique() > 1}
+    for key, trained in rows[rows.panel == "all trained"].groupby(["source", "backbone", "reading"], sort=False):
+        stages = {stage: part for stage, part in trained.groupby("stage") if part.method.nunique() > 1}
         for stage, part in ({"all trained": trained} | stages).items():
             raw = {"encoders": len(part), "as it is": part.energy.corr(part.score, method="spearman")}
             found[(*key, stage)] = raw | seed_correlation(part, "energy", "score")
     table = pd.DataFrame(found).T.rename(columns={"correlation": "seeds' means taken out"})
-    return table.rename_axis(["backbone", "reading", "stage"]).astype({"encoders": int})
-
-
-def panels(rows: pd.DataFrame) -> pd.DataFrame:
-    """For `figures.energy_scatter`: all encoders as they are, and again each stage that has several, with each seed's
-    mean taken out. rows: of one reading; the result has a column panel."""
-    parts = [rows.assign(panel="all encoders")]
-    for stage, part in rows.groupby("stage"):
-        if part.encoder.nunique() > 1 and stage != "untuned":
-            parts += [centred(one, ["energy", "score"]).assign(panel=stage) for _, one in part.groupby("backbone")]
-    return pd.concat(parts, ignore_index=True)
+    return table.rename_axis(["source", "backbone", "reading", "stage"]).astype({"encoders": int})

@@ -1,9 +1,8 @@
-"""Where embeddings lie: alignment, uniformity, spectrum, whitening. Tensors and arrays in, numbers out."""
+"""Where embeddings lie, and where attention goes: alignment, uniformity, agreement, shares. Tensors in, numbers out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -93,18 +92,3 @@ def attention_shares(attention: Tensor, mask: Tensor, groups: Tensor, count: int
     received = (attention.mean(2) * mask[:, :, None]).sum(2) / mask.sum(1)[:, None]  # [layers, N, L]
     shares = received.new_zeros(*received.shape[:2], count)
     return shares.scatter_add_(2, groups.expand_as(received), received * mask)
-
-
-def singular_values(x: Vectors) -> np.ndarray:
-    """Singular values of the embedding matrix [N, D], divided by the largest, largest first (SimCSE Fig. F.1)."""
-    values = torch.linalg.svdvals(_tensor(x).float()).cpu().numpy()
-    return values / values[0]
-
-
-def whitening(reference: Vectors) -> Callable[[Vectors], np.ndarray]:
-    """BERT-whitening (arXiv 2103.15316): a map [N, D] -> [N, D] that gives `reference` zero mean, unit covariance."""
-    reference = _tensor(reference).cpu().double().numpy()
-    mean = reference.mean(0, keepdims=True)
-    u, s, _ = np.linalg.svd(np.cov((reference - mean).T))
-    kernel = u / np.sqrt(np.maximum(s, 1e-12))
-    return lambda x: (_tensor(x).cpu().double().numpy() - mean) @ kernel

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,11 +13,13 @@ from openTSNE import TSNE
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 
-from lib.data.labelled import LabelledTexts
+from lib.data.labelled import LabelledTexts, load_labelled
+from lib.encoders import SentenceEncoder
 from lib.evaluation.clustering import LAYOUTS, cluster_scores, k_means
 from lib.evaluation.retrieval import top_k
 
 DIMENSIONS = 50  # principal components that a map is made from
+DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 
 
@@ -69,6 +73,38 @@ def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: st
         columns |= {"x": points[:, 0], "y": points[:, 1], "trust": trust(x, points)}
         parts.append(pd.DataFrame(columns | {"v_measure": scores.query("metric == 'v_measure'").value.mean()}))
     return pd.concat(parts)
+
+
+def labelled_map(
+    data_dir: Path, name: str, kind: str = "tsne"
+) -> tuple[Callable[[SentenceEncoder], pd.DataFrame], Callable[[SentenceEncoder], pd.DataFrame]]:
+    """Two functions for `Plan.measure`: points and quality of the `cluster_map` of labelled texts, made once for each encoder.
+
+    Args:
+        data_dir, name: see `load_labelled`. kind: see `layout`.
+
+    Returns:
+        One that gives metric (the kind), item, label, cluster, x, y of at most DRAWN of the texts, the same ones for every
+        encoder; one that gives v_measure (x 100) and trustworthiness (0 to 1) of the map of all.
+    """
+    task = load_labelled(data_dir, name)
+
+    @cache
+    def mapped(encoder: SentenceEncoder) -> pd.DataFrame:
+        return cluster_map({"": encoder.encode(list(task.texts))}, task, kind)
+
+    def points(encoder: SentenceEncoder) -> pd.DataFrame:
+        drawn = np.random.default_rng(0).permutation(len(task))[:DRAWN]
+        frame = mapped(encoder).rename_axis("item").reset_index().assign(metric=kind)
+        frame = frame.loc[frame.item.isin(drawn), ["metric", "item", "label", "cluster", "x", "y"]]
+        return frame.round({"x": 2, "y": 2})
+
+    def quality(encoder: SentenceEncoder) -> pd.DataFrame:
+        values = mapped(encoder).iloc[0][["v_measure", "trust"]].tolist()
+        frame = pd.DataFrame({"metric": ["v_measure", "trustworthiness"], "value": values})
+        return frame.assign(task=task.name, protocol=f"{kind} map")
+
+    return points, quality
 
 
 def neighbours(

@@ -1,9 +1,7 @@
-"""The papers' sheets (lib/assets/papers/*.yaml): published tables and their comparison with what was measured, and the
-appendix of a paper's notebook."""
+"""The papers' sheets (lib/assets/papers/*.yaml): published tables, and the appendix of a paper's notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,13 +9,11 @@ import numpy as np
 import pandas as pd
 import yaml
 from IPython.display import Markdown
-from scipy import stats
 
 from lib import paths
 
 FOLDER = paths.root() / "lib" / "assets" / "papers"
 CLAIMS = FOLDER / "claims.yaml"  # of all papers, see lib.analysis.claims
-WIDER_CHOICE = ", wider choice"
 
 
 def sheets() -> list[str]:
@@ -92,36 +88,3 @@ def appendix(paper: str) -> Markdown:
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def gains(frame: pd.DataFrame, *, over: str, value: str, paired: Sequence[str] = ("seed",)) -> pd.Series:
-    """`value` of each row minus that of the method `over` in the row with the same `paired` columns.
-
-    frame: columns method, `paired` and `value`. The result has its index, and NaN where `over` has no such row.
-    """
-    reference = frame[frame.method == over].set_index(list(paired))[value]
-    keys = pd.MultiIndex.from_frame(frame[list(paired)]) if len(paired) > 1 else frame[paired[0]]
-    return pd.Series(frame[value].to_numpy() - reference.reindex(keys).to_numpy(), index=frame.index, name="gain")
-
-
-def by_choice(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of "X, wider choice", which dev chose among more settings, as rows of X in a table of their own."""
-    wider = rows.method.astype(str).str.endswith(WIDER_CHOICE)
-    table = rows.table.where(~wider, rows.table.astype(str) + WIDER_CHOICE)
-    return rows.assign(method=rows.method.astype(str).str.removesuffix(WIDER_CHOICE), table=table)
-
-
-def gain_table(frame: pd.DataFrame, *, over: str, value: str, by: Sequence[str] = ("method",)) -> pd.DataFrame:
-    """Mean and deviation of `value` over seeds, and the paired gain over a method: its mean with the 95 % interval
-    (Student's t; NaN for one seed), its smallest and its largest.
-
-    frame: columns method, seed, `value` and those of `by`. Gains pair rows with equal seed and equal other columns.
-    """
-    paired = [name for name in by if name != "method"] + ["seed"]
-    gained = frame.assign(gain=gains(frame, over=over, value=value, paired=paired)).groupby(list(by), sort=False)
-    gain, pairs = gained.gain.mean(), gained.gain.count()
-    half = stats.t.ppf(0.975, pairs - 1) * gained.gain.std() / np.sqrt(pairs)
-    columns = {"mean": gained[value].mean(), "std": gained[value].std(), "gain": gain}
-    columns |= {"95 % low": gain - half, "95 % high": gain + half}
-    columns |= {"smallest gain": gained.gain.min(), "largest gain": gained.gain.max(), "seeds": gained.size()}
-    return pd.DataFrame(columns)

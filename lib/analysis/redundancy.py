@@ -8,30 +8,39 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from lib.data import STSTask
 from lib.encoders import SentenceEncoder
+from lib.evaluation import evaluate_sts, headline
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 
 def dimension_statistics(
-    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    pool: Sequence[str],
+    *,
+    threshold: float,
+    dev: STSTask | None = None,
 ) -> dict[str, float]:
     """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them.
 
     Args:
         pool: sentences whose mean vector is hbar.
         threshold: c.
+        dev: pairs whose score is given, too, with and without the subtraction.
 
     Returns:
         `σ, smallest`, `σ, median` and `σ, largest` deviation; `redundant, %`, dimensions with a deviation below c;
         `cos(hbar, mean)` of hbar and the mean vector of the texts, over all dimensions, and `where redundant`, over
         these alone (NaN where there are none); `cosine of texts`, mean over their pairs, the same `after subtraction` of
-        hbar in the redundant dimensions, and `after centring`, where the mean of the texts is taken away there instead.
+        hbar in the redundant dimensions, and `after centring`, where the mean of the texts is taken away there instead;
+        `dev, as it is`, `dev, c = 0.1`, the same for `threshold`, and `dev, everywhere`: in all dimensions.
     """
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
     sigma, mean = deviations(h), h.mean(0)
     mask = redundant_dimensions(sigma, threshold)
     there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
-    return {
+    found = {
         "σ, smallest": sigma.min().item(),
         "σ, median": sigma.median().item(),
         "σ, largest": sigma.max().item(),
@@ -42,6 +51,12 @@ def dimension_statistics(
         "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask)),
         "after centring": _mean_cosine(reduce_redundancy(h, mean, mask)),
     }
+    if dev is not None:
+        found["dev, as it is"] = headline(evaluate_sts(encoder.encode, [dev]))
+        for name, c in {"c = 0.1": 0.1, f"c = {threshold:g}": threshold, "everywhere": float("inf")}.items():
+            left_on = subtracting(encoder, texts, pool, threshold=c)
+            found[f"dev, {name}"] = headline(evaluate_sts(left_on, [dev]))
+    return found
 
 
 def subtracting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import torch
@@ -22,7 +22,7 @@ def token_cosines(hidden: Tensor, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64) -> pd.DataFrame:
-    """`token_cosines` by layer, in evaluation mode: layer (0: the embeddings), cosine (mean over the texts).
+    """`token_cosines` by layer, in evaluation mode: layer (0: the embeddings), metric, value (mean over the texts).
 
     Special tokens count; 1 means that all tokens of a sentence have one direction.
     """
@@ -34,15 +34,7 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
             hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
             sums = sums + torch.stack([token_cosines(layer, mask).sum() for layer in hidden]).cpu()
             count += len(ids)
-    return pd.DataFrame({"layer": range(len(sums)), "cosine": (sums / count).tolist()})
-
-
-def by_layer(encoders: Mapping[str, SentenceEncoder], texts: Sequence[str]) -> pd.DataFrame:
-    """`smoothness` of several encoders: method (their names), layer, value (x 100)."""
-    frames = [smoothness(encoder, texts).assign(method=name) for name, encoder in encoders.items()]
-    return pd.concat(frames, ignore_index=True).assign(value=lambda frame: 100 * frame.cosine)[
-        ["method", "layer", "value"]
-    ]
+    return pd.DataFrame({"layer": range(len(sums)), "metric": "token cosine", "value": (sums / count).tolist()})
 
 
 @torch.no_grad()

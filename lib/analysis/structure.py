@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -81,7 +81,7 @@ def _parser() -> Any:
 
 
 def figure_pairs(
-    encoders: Mapping[str, SentenceEncoder],
+    encoder: SentenceEncoder,
     texts: Corpus,
     dev: STSTask,
     *,
@@ -90,7 +90,7 @@ def figure_pairs(
     parsed: int,
     positives: int = 120,
     gold: int = 500,
-) -> dict[str, pd.DataFrame]:
+) -> pd.DataFrame:
     """The pairs of miCSE's Figures 5 (a text with itself, and with another), 6 (`pairs_by_structure`) and 7 (dev pairs).
 
     Args:
@@ -98,78 +98,19 @@ def figure_pairs(
         positives: pairs of each group in Figure 5. gold: about so many dev pairs, evenly spread over the task.
 
     Returns:
-        "Figure 5", "Figure 6, by" what it was split by, and "Figure 7" -> encoder, group, x, cosine; x is the attention
-        information in nats (dropout on), in Figure 7 the gold score (dropout off).
+        table ("Figure 5", "Figure 6, by" what it was split by, "Figure 7"), metric (what x is), group, item, x, y: y is the
+        cosine, x the attention information in nats (dropout on), in Figure 7 the gold score (dropout off).
     """
     sample = list(texts.sample(min(positives, len(texts)), seed=0).columns[0])
     built, meaning = pairs_by_structure(texts.sample(min(parsed, len(texts)), seed=0).columns[0])
     groups = {"Figure 5": {"positive": (sample, sample), "negative": (sample, sample[1:] + sample[:1])}}
     groups[f"Figure 6, by {meaning}"] = {name: pairs for name, pairs in built.items() if pairs[0]}
-    tables = {
-        figure: pair_table(encoders, pairs, layers=layers, slicing=slicing).rename(columns={"information": "x"})
-        for figure, pairs in groups.items()
-        if pairs
-    }
-    cosines = {name: cosine(e.encode(dev.sentences1), e.encode(dev.sentences2)) for name, e in encoders.items()}
-    every = pd.DataFrame(cosines).assign(x=dev.gold, group="")[:: -(-len(dev.gold) // gold)]
-    return tables | {"Figure 7": every.melt(["x", "group"], var_name="encoder", value_name="cosine")}
-
-
-def centroids(pairs: pd.DataFrame) -> pd.DataFrame:
-    """How far apart the means of two groups of pairs lie (miCSE, Figures 5 and 6).
-
-    Args:
-        pairs: encoder, perhaps backbone, group (two of them, or the encoder is left out), x, cosine.
-
-    Returns:
-        By backbone and encoder the first group minus the second: `difference in x` and `in cosine`, the length of that
-        step as `distance`, and the difference in x as a multiple of the deviation within the groups (`in deviations`),
-        which no scale of x changes.
-    """
-    rows, by = {}, [name for name in ("backbone", "encoder") if name in pairs]
-    for who, part in pairs.groupby(by, sort=False):
-        if part.group.nunique() != 2:
-            continue
-        (_, a), (_, b) = part.groupby("group", sort=False)
-        x, y = a.x.mean() - b.x.mean(), a.cosine.mean() - b.cosine.mean()
-        within = np.sqrt((a.x.var() + b.x.var()) / 2)
-        rows[who if len(by) > 1 else who[0]] = {
-            "difference in x": x,
-            "in cosine": y,
-            "distance": np.hypot(x, y),
-            "in deviations": x / within,
-        }
-    return pd.DataFrame(rows).T.rename_axis(by)
-
-
-def against_gold(pairs: pd.DataFrame, *, similar: float = 4) -> pd.DataFrame:
-    """How closely cosines follow gold scores, and how they scatter (miCSE, Figure 7).
-
-    Args:
-        pairs: encoder, perhaps backbone, x (gold score), cosine. similar: lowest gold score of similar pairs.
-
-    Returns:
-        By backbone and encoder: `rank correlation`, and the standard deviation of the cosine over `all` and over `similar`
-        pairs.
-    """
-    rows, by = {}, [name for name in ("backbone", "encoder") if name in pairs]
-    for who, part in pairs.groupby(by, sort=False):
-        scatter = {"deviation, all": part.cosine.std(), "similar": part.cosine[part.x >= similar].std()}
-        rows[who if len(by) > 1 else who[0]] = {
-            "rank correlation": part.x.corr(part.cosine, method="spearman")
-        } | scatter
-    return pd.DataFrame(rows).T.rename_axis(by)
-
-
-def by_opposite_centroid(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Every pair minus the mean of the *other* group (miCSE, Figure 6): the two means come to lie twice as far apart.
-
-    The paper says that samples are normalised with respect to the centroid of the opposite group, and not how.
-    pairs: as in `centroids`; the result has the same columns.
-    """
-    parts = []
-    for _, part in pairs.groupby([name for name in ("backbone", "encoder") if name in pairs], sort=False):
-        means = part.groupby("group", sort=False)[["x", "cosine"]].mean()
-        opposite = means[::-1].set_axis(means.index).loc[part.group].to_numpy()
-        parts.append(part.assign(x=part.x - opposite[:, 0], cosine=part.cosine - opposite[:, 1]))
-    return pd.concat(parts)
+    frames = []
+    for table, pairs in groups.items():
+        found = pair_table({"": encoder}, pairs, layers=layers, slicing=slicing) if pairs else pd.DataFrame()
+        frames.append(found.rename(columns={"information": "x"}).assign(table=table, metric="attention information"))
+    cosines = cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))
+    every = pd.DataFrame({"x": dev.gold, "cosine": cosines, "group": ""})[:: -(-len(dev.gold) // gold)]
+    frames.append(every.assign(table="Figure 7", metric="gold score"))
+    both = pd.concat(frames, ignore_index=True).rename(columns={"cosine": "y"})
+    return both.assign(item=both.groupby(["table", "group"]).cumcount())[["table", "metric", "group", "item", "x", "y"]]

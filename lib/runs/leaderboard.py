@@ -1,37 +1,38 @@
-"""Every method beside every other, from the published rows of all notebooks: gains over SimCSE under the same conditions,
-what was measured and what was not, and which method to take."""
+"""Every method beside every other, from the rows of all notebooks: gains over SimCSE under the same conditions, what was
+measured and what was not, what a method costs, and which to take."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import torch
-from pandas.io.formats.style import Styler
 
-from lib import paths
+from lib import results, session
 from lib.analysis import cost, ranks
-from lib.analysis.papers import by_choice, gain_table, gains
-from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
+from lib.encoders import SentenceEncoder
 from lib.methods.jtcse import CONTROLS
-from lib.runs import store
-from lib.runs.prepare import Shared, encoder_name, load
-from lib.runs.tables import METHODS, SPELT, reading
+from lib.runs.prepare import Shared, encoder_name, load, preflight
 
-# file of results/<profile>/ -> further methods that it is the source of, besides tables.METHODS
-FURTHER = {
-    "simcse": [],
-    "three_r": ["InforMin-CL", "SSCL", "miCSE", "InfoCSE", "MSSE", "JTCSE"],
-}
-SOURCES = {file: [*METHODS.get(file, []), *FURTHER.get(file, [])] for file in {**FURTHER, **METHODS}}
+# paper -> the tables that compare methods
+MAIN = {
+    "simcse": ["Table 5"], "micse": ["Table 3"], "infocse": ["Table 2"], "msse": ["Table 1"], "jtcse": ["Table I"],
+    "three_r": ["Table 2", "Table 2, around"],
+}  # fmt: skip
+# What counts as a method; the others change one part of one.
+METHODS = [
+    "SimCSE", "SimCSE + AMI", "SimCSE + MoCo", "miCSE", "DiffCSE", "InfoCSE", "InfoCSE + RTD", "MSSE", "MSSE w/o DCM and ICM",
+    "sum of stage 1", "NCE", "TNCSE", "JTCSE", "JTCSE D", "SimCSE + 3R", "InforMin-CL", "SSCL",
+]  # fmt: skip
+PLACES = {name: place for place, name in enumerate([*MAIN, *METHODS])}
 TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
 # method -> what its training consists of, one after the other, where that is not one run of its own
 STAGES = {
@@ -40,225 +41,209 @@ STAGES = {
     "TNCSE": [*TWO_STAGES, "TNCSE"],
     "JTCSE": [*TWO_STAGES, "JTCSE"],
     "JTCSE D": [*TWO_STAGES, "JTCSE", "JTCSE D"],
-    "SimCSE + 3R, SimCSE's settings": ["SimCSE + 3R"],
     "MSSE w/o DCM and ICM": ["SimCSE"],
 }
 TWINS = ("sum of stage 1", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
-COST_COLUMNS = ["table", "backbone", "method", "quantity", "value", "seed", "run_id"]
-# kind of evaluation -> its tasks (none: all) and the rows that count
-KINDS: dict[str, tuple[tuple[str, ...], str]] = {
-    "STS": (tuple(STS_TASKS), "metric == 'spearman' and split == 'test' and aggregation == 'all'"),
-    "transfer": (tuple(TRANSFER_TASKS), "metric == 'accuracy' and split == 'test'"),
-    "documents": ((), "metric == 'ndcg@10' and split == 'test'"),
-    "partners": ((), "metric == 'recall@1' and protocol.str.contains('queries: sentence 1,')"),
-    "clusters": ((), "metric == 'v_measure'"),
+# kind of evaluation -> filters of its rows
+KINDS: dict[str, dict[str, Any]] = {
+    "STS": {"task": STS_TASKS, "metric": "spearman", "split": "test", "aggregation": "all"},
+    "transfer": {"task": TRANSFER_TASKS, "metric": "accuracy", "split": "test"},
+    "documents": {"metric": "ndcg@10", "split": "test"},
+    "partners": {"metric": "recall@1", "protocol": lambda column: column.str.contains("queries: sentence 1,")},
+    "clusters": {"metric": "v_measure", "protocol": lambda column: column.str.contains("K-Means")},
 }
-ADVICE = ["backbone", "data", "budget", "take", "score", "seeds", "gain", "low", "high", "SimCSE", "untrained"]
-ADVICE += ["also above SimCSE"]
-CONDITIONS = ["backbone", "data", "file", "table"]  # rows that agree in these were measured to be compared
-SIZE = r"([\d,]+ (?:sentences|triples))"
-READ_BY_MEAN = reading("mean")
-TUNED = ", tuned"  # SimCSE with a grid of trials on dev, in conditions of its own
+CONDITIONS = "source backbone pooling sentences paper settings".split()  # rows that agree in these can be compared
+ADVICE = "backbone group budget take score seeds gain low high SimCSE untrained also".split()
 
 
 def source(profile: str) -> str:
-    """The profile whose published rows a notebook shows: its own; the demo, whose numbers are no results, shows small."""
+    """The profile whose rows a notebook shows: its own; the demo, whose numbers are no results, shows small."""
     return "small" if profile == "demo" else profile
 
 
-def rows(profile: str) -> pd.DataFrame:
-    """The published rows of all methods and of untuned encoders.
-
-    Returns:
-        ROW_COLUMNS, and: file; kind of KINDS; data, how many sentences or triples they were trained on (empty: none), and
-        the reading where it is not [CLS]; steps of the run (NaN where its settings were not kept); label, the method, and
-        where it was measured under several conditions on the same data, these. A table without a SimCSE of its own is
-        given that of the file, else that of simcse.csv, with the same backbone, data and kind.
-    """
-    frames = []
-    for file, methods in SOURCES.items():
-        known, trained = by_choice(store.published(profile, file)), _trained(profile, file)
-        plain = known.method.str.replace(rf", {SIZE}", "", regex=True).replace(SPELT)
-        runs = [trained.get(run_id, {}) for run_id in known.run_id]
-        data = [
-            _data(table, run) + READ_BY_MEAN * (name.endswith(", mean") or table.endswith(READ_BY_MEAN))
-            for table, run, name in zip(known.table, runs, plain, strict=True)
-        ]
-        labels = {"file": file, "data": data, "steps": [_steps(run) for run in runs]}
-        tuned = plain.str.startswith(f"SimCSE{TUNED}")
-        known = known.assign(method=plain.where(~(tuned | plain.str.startswith("SimCSE, mean")), "SimCSE"), **labels)
-        known["table"] += tuned.map({True: TUNED, False: ""})
-        known.loc[known.run_id == "", "data"] = ""
-        # STS under a figure is a study of sizes, at one λ
-        known = known[~known.table.str.startswith("Figure") | (known.metric != "spearman")]
-        known = known[known.method.isin(["SimCSE", *methods]) | known.method.str.startswith("untuned")]
-        frames += [_of_kind(known, kind) for kind in KINDS]
-    found = pd.concat(frames, ignore_index=True)
-    found = pd.concat([found, _borrowed(found)], ignore_index=True)
-    return _labelled(found.astype({"seed": str, "steps": float, "value": float}))
-
-
-def _labelled(found: pd.DataFrame) -> pd.DataFrame:
-    """With the column label, see `rows`."""
-    place, name = ["file", "table"], ["backbone", "data", "method", "kind"]
-    several = found.groupby(name)[place].transform("nunique").max(axis=1) > 1
-    stem = found.table.str.replace(rf",? ?{SIZE}", "", regex=True)
-    told_apart = found.method + " (" + (found.file + ", " + stem).str.removesuffix(", ") + ")"
-    return found.assign(label=found.method.where(~several | (found.data == ""), told_apart))
-
-
-def _trained(profile: str, file: str) -> dict[str, Mapping[str, Any]]:
-    """Provenance of the runs behind a file, by id."""
-    path = paths.root() / "results" / profile / f"{file}.provenance.json"
-    known = paths.read_json(path).get("runs") if path.is_file() else {}
-    if not isinstance(known, dict) or not all(isinstance(run, dict) and "rows" in run for run in known.values()):
-        raise DataError(f"{path} does not say which runs its rows come from: restore it from git.")
-    settings = [run["settings"] for run in known.values() if run.get("settings") is not None]
-    if not all(isinstance(one, dict) and {"max_steps", "epochs", "batch_size"} <= {*one} for one in settings):
-        raise DataError(f"{path} does not say how long its runs were trained: restore it from git.")
-    return known
-
-
-def _data(table: str, provenance: Mapping[str, Any]) -> str:
-    if "rows" not in provenance:
-        return ""
-    return f"{provenance['rows']:,} {'triples' if 'triples' in table else 'sentences'}"
-
-
-def _steps(provenance: Mapping[str, Any]) -> float:
-    known = provenance.get("settings")
-    if known is None:
-        return float("nan")
-    return known["max_steps"] or known["epochs"] * math.ceil(provenance["rows"] / known["batch_size"])
-
-
-def _of_kind(known: pd.DataFrame, kind: str) -> pd.DataFrame:
-    tasks, which = KINDS[kind]
-    some = known.query(which)
+def main(profile: str, kind: str = "STS") -> pd.DataFrame:
+    """Rows of trained METHODS in one of KINDS, with the given or the chosen settings; of STS, those of MAIN. In the order of
+    MAIN and METHODS."""
+    found = results.rows(profile, method=METHODS, settings=["given", "chosen"], **KINDS[kind])
+    if kind == "STS":
+        places = pd.MultiIndex.from_tuples([(paper, table) for paper, tables in MAIN.items() for table in tables])
+        found = found[pd.MultiIndex.from_frame(found[["paper", "table"]]).isin(places)]
     if kind == "clusters":  # the same texts with another number of clusters are another task
-        some = some.assign(task=some.task + some.protocol.str.extract(r"(, k \d+)", expand=False).fillna(""))
-    return some[some.task.isin(tasks) if tasks else some.task.notna()].assign(kind=kind)
+        found = found.assign(task=found.task + _clusters(found))
+    return found.sort_values(["paper", "method"], key=lambda column: column.map(PLACES.get), ignore_index=True)
 
 
-def _borrowed(found: pd.DataFrame) -> pd.DataFrame:
-    """SimCSE's rows for the conditions that have none: of another table of the file, else of simcse.csv."""
-    keys, same = [*CONDITIONS, "kind"], ["backbone", "data", "kind"]
-    trained = found[~found.method.str.startswith("untuned")]
-    plain = trained[trained.method == "SimCSE"]
-    lacking = trained[keys].drop_duplicates()
-    lacking = lacking[~_in(lacking, plain, keys)]
-    plain = plain[~plain.table.str.endswith(TUNED)]  # had more trials than any method: lent to none
-    near = plain[plain.groupby(["file", *same]).table.transform("nunique") == 1]  # of several, which is meant is open
-    near = near.drop(columns="table").merge(lacking, on=["file", *same])
-    far = plain[plain.file == "simcse"].drop(columns=["file", "table"])
-    far = far.merge(lacking[~_in(lacking, near, keys)], on=same)
-    return pd.concat([near, far])[list(found)]
-
-
-def _in(rows: pd.DataFrame, others: pd.DataFrame, keys: Sequence[str]) -> pd.Series:
-    """Whether the others have these keys, row by row."""
-    return pd.MultiIndex.from_frame(rows[list(keys)]).isin(pd.MultiIndex.from_frame(others[list(keys)]))
-
-
-def differences(found: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Scores of trained encoders in one kind of evaluation, and what they gain over SimCSE under the same conditions.
-
-    Args:
-        found: what `rows` gives.
+def gains(found: pd.DataFrame) -> pd.DataFrame:
+    """What `main` gives, compared with SimCSE of the same paper, encoder, reading, number of sentences and settings.
 
     Returns:
-        CONDITIONS, label, method, steps, seed, task, value and gain (NaN where SimCSE has no such seed and task).
+        CONDITIONS, method, group, label (see `_named`), and what `results.compare` gives; by encoder, reading and number of
+        sentences, the highest mean first.
     """
-    some = found[(found.kind == kind) & (found.data != "")]
-    paired = [*CONDITIONS, "seed", "task"]
-    gained = some.assign(gain=gains(some, over="SimCSE", value="value", paired=paired))
-    return gained[[*CONDITIONS, "label", "method", "steps", "seed", "task", "value", "gain"]].reset_index(drop=True)
+    table = results.compare(found, "SimCSE", [*CONDITIONS, "method"]).reset_index()
+    order = ["backbone", "pooling", "sentences", "mean"]
+    return _named(table.sort_values(order, ascending=[True, True, True, False], ignore_index=True))
 
 
-def averages(differing: pd.DataFrame, *, complete: int = 1) -> pd.DataFrame:
-    """Mean over the tasks of what `differences` gives, a row for each seed; seeds with fewer than `complete` tasks are
-    left out. With the column group, encoder and data."""
-    keys = [*CONDITIONS, "label", "method", "seed"]
-    grouped = differing.groupby(keys, sort=False)
-    means = grouped[["steps", "value", "gain"]].mean()[grouped.size() >= complete].reset_index()
-    return means.assign(group=means.backbone + ", " + means.data)
+def per_seed(found: pd.DataFrame) -> pd.DataFrame:
+    """`value`, the mean of every seed over its tasks, and `gain`, how much more that is than SimCSE's, with the columns of
+    `gains` that say whose; seeds that SimCSE lacks are left out."""
+    each = results.averages(found)
+    base = each[each.method == "SimCSE"].drop_duplicates([*CONDITIONS, "seed"])
+    both = each.merge(base[[*CONDITIONS, "seed", "value"]], on=[*CONDITIONS, "seed"], suffixes=("", " of SimCSE"))
+    both["gain"] = both.value - both["value of SimCSE"]
+    return _named(both[[*CONDITIONS, "method", "seed", "value", "gain"]])
 
 
-def summary(averaged: pd.DataFrame) -> pd.DataFrame:
-    """What `averages` gives over the seeds: CONDITIONS, method, label, group, steps; mean, std and seeds; gain with its 95 %
-    interval, `low` and `high` (Student's t). By encoder and amount of data, the highest mean first."""
-    by = [*CONDITIONS, "method"]
-    table = gain_table(averaged, over="SimCSE", value="value", by=by)
-    table = table.join(averaged.groupby(by)[["label", "group", "steps"]].first()).reset_index()
-    table = table.rename(columns={"95 % low": "low", "95 % high": "high"})
-    order = {"ascending": [True, True, False], "key": _sizes_as_numbers, "ignore_index": True}
-    return table.sort_values(["backbone", "data", "mean"], **order)
+def _named(frame: pd.DataFrame) -> pd.DataFrame:
+    """With `group` (sentences and reading) and `label` (method, and the paper whose conditions it was measured under)."""
+    group = frame.sentences.map("{:,} sentences".format).astype(str) + frame.pooling.map(_reading)
+    chosen = frame.settings.map(lambda name: "" if name == "given" else f", {name}")
+    return frame.assign(group=group, label=frame.method + " (" + frame.paper + chosen + ")")
 
 
-def _sizes_as_numbers(column: pd.Series) -> pd.Series:
-    """For sorting: the column data as its numbers of sentences, every other column as it is."""
-    if column.name != "data":
-        return column
-    return column.astype(str).str.extract(r"^([\d,]+)")[0].str.replace(",", "").astype(float)
+def _reading(pooling: str) -> str:
+    return "" if pooling == "cls" else f", {pooling}"
 
 
-def over_untrained(found: pd.DataFrame, backbone: str) -> pd.DataFrame:
-    """What training does to an encoder, against the same reading ([CLS] or the mean of the tokens) of it as it is.
-
-    Args:
-        found: what `rows` gives.
+def over_untrained(profile: str, backbone: str) -> pd.DataFrame:
+    """What training with the given settings does to an encoder, against the same reading of it as it is.
 
     Returns:
-        By data and method: untrained and trained, averages of the seven STS tasks; change with its 95 % interval, `low` and
-        `high` (Student's t over the seeds); change of SICK-R alone and of the average of the transfer tasks (NaN where one
-        was not measured); seeds of STS.
+        By reading, sentences and method: see `results.compare`, of STS; the change of SICK-R alone, and of transfer (NaN
+        where it was not measured).
     """
-    keys = ["data", "method"]
-    some = found[(found.backbone == backbone) & found.kind.isin(["STS", "transfer"])]
-    some = some.drop_duplicates([*keys, "kind", "seed", "task"])  # SimCSE is lent to tables that have none
-    start, some = some[some.data == ""].set_index(["method", "task"]).value, some[some.data != ""]
-    reading = some.data.str.endswith(READ_BY_MEAN).map({True: "untuned, mean", False: "untuned, cls"})
-    untrained = start.reindex(pd.MultiIndex.from_arrays([reading, some.task])).to_numpy()
-    some = some.assign(untrained=untrained, change=some.value - untrained)
-    seeds = some[some.kind == "STS"].groupby([*keys, "seed"], sort=False)[["value", "untrained", "change"]]
-    means = seeds.mean()[seeds.count().change == len(STS_TASKS)].reset_index()
-    if not len(means):
-        return pd.DataFrame()
-    both = pd.concat(
-        [means, means.drop_duplicates(["data", "seed"]).assign(method="untrained", value=lambda x: x.untrained)]
-    )
-    table = gain_table(both, over="untrained", value="value", by=keys).drop("untrained", level="method")
-    table = table.rename(columns={"mean": "trained", "gain": "change", "95 % low": "low", "95 % high": "high"})
-    table["untrained"] = means.groupby(keys).untrained.mean()
-    table["SICK-R"] = some[some.task == "SICK-R"].groupby(keys).change.mean()
-    transfer = some[some.kind == "transfer"].dropna(subset="change").groupby(keys)
-    table["transfer"] = transfer.change.mean().where(transfer.task.nunique() == len(TRANSFER_TASKS))
-    return table[["untrained", "trained", "change", "low", "high", "SICK-R", "transfer", "seeds"]]
+    by, compared = ["pooling", "sentences", "method"], {}
+    asked = {"STS": KINDS["STS"], "SICK-R": KINDS["STS"] | {"task": "SICK-R"}, "transfer": KINDS["transfer"]}
+    for name, filters in asked.items():
+        some = results.rows(profile, backbone=backbone, method=["untuned", *METHODS], settings="given", **filters)
+        some = some.drop_duplicates(["method", "pooling", "sentences", "seed", "task"])  # of two papers
+        compared[name] = results.compare(some, "untuned", by)
+    table = compared["STS"].assign(**{name: compared[name].gain for name in ("SICK-R", "transfer")})
+    table = table[table.index.get_level_values("method") != "untuned"]
+    return table.sort_index(level=by[:2], sort_remaining=False)
 
 
-def beside(found: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Scores in one kind of evaluation, mean over the seeds: a row for every encoder, amount of data and method, untuned
-    readings first, a column for every task, their average where a method has all of them, and the seeds."""
-    some = found[found.kind == kind]
-    some = some.assign(label=some.label.where(some.data != "", some.method))
-    keys = ["backbone", "data", "label"]
-    table = some.groupby([*keys, "task"], sort=False).value.mean().unstack("task")
-    tasks = [task for task in KINDS[kind][0] if task in table] or list(table)
+def beside(profile: str, kind: str) -> pd.DataFrame:
+    """Scores in one of KINDS, mean over the seeds: a row for every encoder, reading, number of sentences and method, untuned
+    ones first, a column for every task, and the average where a method has all of them."""
+    some = pd.concat([results.rows(profile, method="untuned", **KINDS[kind]), main(profile, kind)])
+    if kind == "clusters":  # the same texts with another number of clusters are another task
+        some["task"] = some.task.str.split(", k").str[0] + _clusters(some)
+    some.loc[some.method == "untuned", ["paper", "settings"]] = ""
+    some = some.sort_values(["backbone", "sentences"], na_position="first", kind="stable")
+    keys = ["backbone", "pooling", "sentences", "paper", "settings", "method"]
+    table = some.groupby([*keys, "task"], sort=False, dropna=False).value.mean().unstack("task", sort=False)
+    tasks = [task for task in KINDS[kind].get("task", ()) if task in table] or list(table)
     table = table[tasks]
     if len(tasks) > 1:
         table["Avg."] = table[tasks].mean(axis=1, skipna=False)
-    table["seeds"] = some[some.data != ""].groupby(keys).seed.nunique()
-    places = table.index.to_frame(index=False)
-    return table.iloc[places.sort_values(["backbone", "data"], key=_sizes_as_numbers, na_position="first").index]
+    return table
 
 
-def shown(table: pd.DataFrame, caption: str, *, whole: Sequence[str] = ("seeds", "steps")) -> Styler | str:
-    """A table with its caption, two decimals, missing cells empty, the columns `whole` without a fraction; a sentence where
-    it is empty."""
-    if not len(table):
-        return f"not measured yet: {caption}"
-    styled = table.style.format(precision=2, na_rep="").set_caption(caption)
-    return styled.format("{:.0f}", subset=[name for name in whole if name in table], na_rep="")
+def _clusters(rows: pd.DataFrame) -> pd.Series:
+    return rows.protocol.str.extract(r"(, k \d+)", expand=False).fillna("")
+
+
+def geometry(profile: str) -> pd.DataFrame:
+    """Alignment and uniformity (rows of curves) of the untuned encoders, and of METHODS with the given settings after the
+    last step, with the most sentences that a paper's notebook trained on. What several have is that of the first in MAIN."""
+    found = results.rows(profile, shape="curves", metric=["alignment", "uniformity"], method=METHODS, settings="given")
+    found = found.sort_values("paper", key=lambda column: column.map(PLACES.get), kind="stable")
+    start = found[found.step == 0].assign(method="untuned", seed="")
+    last = found[found.step == found.groupby([*CONDITIONS, "method", "seed"]).step.transform("max")]
+    last = last[last.sentences == last.groupby(["backbone", "pooling", "paper"]).sentences.transform("max")]
+    last = last[last.paper == last.groupby(["backbone", "pooling", "method"]).paper.transform("first")]
+    both = pd.concat([start.drop_duplicates(["backbone", "pooling", "metric"]), last])
+    encoder = both.method + both.pooling.map(_reading)
+    return both.assign(encoder=encoder).drop(columns="step")
+
+
+def coverage(profile: str) -> pd.DataFrame:
+    """How many seeds every trained method has, by encoder and number of sentences (rows) and KINDS (columns)."""
+    kinds = {kind: main(profile, kind) for kind in KINDS}
+    seeds = {kind: rows.groupby(["backbone", "sentences", "method"]).seed.nunique() for kind, rows in kinds.items()}
+    return pd.DataFrame(seeds).astype("Int64")
+
+
+def mean_ranks(found: pd.DataFrame, *, least: int = 3) -> pd.DataFrame:
+    """Mean ranks over the tasks by gain over SimCSE, for every encoder and number of sentences with `least` methods.
+
+    Returns:
+        source, backbone, group, method, rank, low, high (half of Nemenyi's critical difference, 5 %, below and above), difference,
+        tasks, friedman (p-value).
+    """
+    found = _named(found[found.settings == "given"].sort_values("sentences", kind="stable"))
+    keys = [*CONDITIONS, "seed", "task"]
+    base = found[found.method == "SimCSE"].drop_duplicates(keys)[[*keys, "value"]]
+    each = found.merge(base, on=keys, suffixes=("", " of SimCSE"))
+    each["gain"] = each.value - each["value of SimCSE"]
+    frames = []
+    for (backbone, group), part in each.groupby(["backbone", "group"], sort=False):
+        scores = part.groupby(["task", "method"]).gain.mean().unstack().dropna(axis=1)
+        if scores.shape[1] < least or len(scores) < 2:
+            continue
+        difference = ranks.critical_difference(scores.shape[1], len(scores))
+        labels = {
+            "source": part.source.iloc[0],
+            "backbone": backbone,
+            "group": group,
+            "difference": difference,
+            "tasks": len(scores),
+        }
+        ranked = ranks.average_ranks(scores).rename("rank").rename_axis("method").reset_index()
+        ranked = ranked.assign(low=ranked["rank"] - difference / 2, high=ranked["rank"] + difference / 2)
+        frames.append(ranked.assign(**labels, friedman=ranks.friedman(scores)))
+    columns = ["source", "backbone", "group", "method", "rank", "low", "high", "difference", "tasks", "friedman"]
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def advice(
+    found: pd.DataFrame,
+    costs: pd.DataFrame,
+    budgets: Mapping[str, tuple[float, float]],
+    floors: pd.DataFrame | None = None,
+) -> pd.DataFrame:
+    """Which method to take, for every encoder, reading, number of sentences and budget.
+
+    The one with the highest score on the seven STS tasks among those within the budget that beat SimCSE twice: their gain
+    under the same conditions has an interval above 0, and their score is above the best that SimCSE has on this data under
+    any conditions. Where there is none it is that SimCSE, and where an untrained reading scores as high, no training.
+
+    Args:
+        found: what `main` gives. costs: see `costs`; a method that is not there is in no budget with a limit. budgets:
+            name -> largest work and number of encoders, the smallest first. floors: see `results.floors`, which None asks.
+
+    Returns:
+        ADVICE; gain, low and high are missing where the answer is SimCSE or no training, `also` names what meets the same
+        conditions with a lower score. A larger budget has a row where it changes what to take.
+    """
+    low = (results.floors() if floors is None else floors).set_index("backbone")
+    lines = []
+    for (backbone, name), group in gains(found).groupby(["backbone", "group"], sort=False):
+        plain = group[group.method == "SimCSE"]
+        if not len(plain):
+            continue
+        line = {"backbone": backbone, "group": name, "SimCSE": plain["mean"].max()}
+        line |= {"untrained": low.value.get(backbone, math.nan)}
+        surely, taken = group[(group.low > 0) & (group["mean"] > line["SimCSE"])], None
+        for budget, (work, encoders) in budgets.items():
+            fits = costs.index[(costs.work <= work) & (costs.encoders <= encoders)]
+            unlimited = math.isinf(work) and math.isinf(encoders)
+            better = surely[surely.method.isin(fits) | unlimited]
+            best, *others = (better if len(better) else plain).to_dict("records")  # the highest mean first
+            also = ", ".join(one["label"] for one in others if len(better))
+            answer = {"take": best["label"], "score": best["mean"], "also": also}
+            answer |= {name: best[name] for name in ("seeds", "gain", "low", "high")}
+            if best["mean"] <= line["untrained"]:
+                answer = {"take": f"no training: {low.name[backbone]}", "score": line["untrained"]}
+            if answer["take"] != taken:
+                lines.append(line | {"budget": budget} | answer)
+            taken = answer["take"]
+    return pd.DataFrame(lines, columns=ADVICE).astype({"seeds": "Int64"})
+
+
+# --- Costs ---
 
 
 def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
@@ -291,17 +276,33 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
     return {name: config.replace(**change) for name, change in changes.items()}
 
 
-def step_costs(configs: Mapping[str, RunConfig], *, repeats: int = 2) -> pd.DataFrame:
-    """What one step of each run costs (`cost.training_step`, on the first batch of its corpus), its `time` in steps of the
-    first run (`cost.relative_time`), and its encoder at search time: `search`, 10^9 multiply-accumulates for a sentence
-    of max_length tokens, and `parameters`, in millions.
+def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEncoder], pd.DataFrame]:
+    """A function for `Plan.measure`: what one step of every method costs on an encoder, that of `config`.
+
+    It gives rows (method, metric, value, ...) of `cost.training_step` on the first batch of the corpus; of the step's
+    `time` in steps of SimCSE (`cost.relative_time`); and of the encoder at search time: `search`, 10^9 multiply-accumulates
+    for a sentence of max_length tokens, and `parameters`, in millions.
 
     Args:
-        configs: by name, the index of what is returned. repeats: rounds in which a run and the first one take turns.
+        repeats: rounds in which a method and SimCSE take turns.
 
     Raises:
-        ConfigError, DataError, EncoderError: see `prepare.load`.
+        ConfigError, DataError, EncoderError: see `preflight`; now, before anything is measured.
     """
+    preflight(config)
+
+    def measured(encoder: SentenceEncoder) -> pd.DataFrame:
+        configs = cost_configs(config, encoder.backbone.config.num_hidden_layers)
+        table = _steps(configs, repeats).rename_axis("method").reset_index()
+        labels = {"backbone": encoder_name(config.backbone), "device": session.device_name().split(",")[0]}
+        labels |= {"protocol": f"batch {config.batch_size}, {config.max_length} tokens"}
+        return table.melt("method", var_name="metric").assign(**labels)
+
+    return measured
+
+
+def _steps(configs: Mapping[str, RunConfig], repeats: int) -> pd.DataFrame:
+    """The costs by method, in columns."""
     lines, shared, peer = {}, Shared(), None
     for name, config in configs.items():
         corpus, encoder, _ = load(config, shared)
@@ -319,16 +320,17 @@ def step_costs(configs: Mapping[str, RunConfig], *, repeats: int = 2) -> pd.Data
     return pd.DataFrame(lines).T
 
 
-def costs(steps: pd.DataFrame) -> pd.DataFrame:
+def costs(rows: pd.DataFrame) -> pd.DataFrame:
     """What a method costs relative to SimCSE, all of its stages together, each with as many steps.
 
     Args:
-        steps: by method, the columns of `step_costs`; SimCSE and the stages of STAGES among them, or a method is left out.
+        rows: what `step_costs` gives; a method of STAGES of which a stage is missing is left out.
 
     Returns:
         By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
         a time), encoders (at search time), search (operations there). Stage 1 of InfoCSE, which many runs share, is not in it.
     """
+    steps = rows.pivot_table(index="method", columns="metric", values="value", sort=False)
     relative = steps / steps.loc["SimCSE"]
     lines = {}
     for method in dict.fromkeys([*steps.index, *STAGES]):
@@ -338,148 +340,4 @@ def costs(steps: pd.DataFrame) -> pd.DataFrame:
             line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
             encoders = 1 + (method in TWINS)
             lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": float(encoders)}
-    return pd.DataFrame(lines).T
-
-
-def cost_rows(steps: pd.DataFrame, config: RunConfig) -> pd.DataFrame:
-    """Costs as rows for `publish`, in units of their own but for the time: COST_COLUMNS."""
-    long = steps.rename_axis("method").reset_index().melt("method", var_name="quantity")
-    labels = {"table": f"batch {config.batch_size}, {config.max_length} tokens", "seed": "", "run_id": ""}
-    return long.assign(backbone=encoder_name(config.backbone), **labels)[COST_COLUMNS]
-
-
-def advice(
-    found: pd.DataFrame, costs: pd.DataFrame, budgets: Mapping[str, tuple[float, int]], floors: pd.DataFrame
-) -> pd.DataFrame:
-    """Which method to take, for every encoder, amount of data and budget.
-
-    The one with the highest score on the seven STS tasks among those within the budget that beat SimCSE twice: their gain
-    over SimCSE under the same conditions has an interval above 0 (95 %, Student's t over the seeds, so at least two), and
-    their score is above the best that SimCSE has on this data under any conditions, another rate or projection, say.
-    Where there is none it is that SimCSE, and where an untrained reading of the encoder scores as high, no training.
-
-    Args:
-        found: what `rows` gives.
-        costs: by method: `work`, training relative to SimCSE's, and `encoders` at search time. A method that is not
-            there is in no budget with a limit.
-        budgets: name -> largest work and number of encoders, the smallest budget first.
-        floors: what `tables.floors` gives: the best untrained reading of each encoder.
-
-    Returns:
-        ADVICE: take and its score, seeds, gain with `low` and `high` (NaN for SimCSE); the scores of the best SimCSE
-        and of the best `untrained` reading; `also above SimCSE`. A larger budget has a row where it changes what to take.
-    """
-    averaged = averages(differences(found, "STS"), complete=len(STS_TASKS))
-    table = summary(averaged.dropna(subset="gain"))  # seeds that SimCSE has too
-    low = floors.set_index("backbone")
-    lines = []
-    for (backbone, data), group in table.groupby(["backbone", "data"]):
-        plain = group[group.method == "SimCSE"].nlargest(1, "mean")
-        line = {"backbone": backbone, "data": data, "SimCSE": plain["mean"].max()}
-        line |= {"untrained": low.value.get(backbone, math.nan)}
-        surely = group[(group.low > 0) & ~(group["mean"] <= line["SimCSE"])]
-        taken = None
-        for budget, (work, encoders) in budgets.items():
-            fits = costs.index[(costs.work <= work) & (costs.encoders <= encoders)]
-            unlimited = math.isinf(work) and math.isinf(encoders)
-            better = surely[surely.method.isin(fits) | unlimited].sort_values("mean", ascending=False, kind="stable")
-            answer = _answer(better, plain, line["untrained"], low.name.get(backbone))
-            if answer["take"] != taken:
-                lines.append(line | {"budget": budget} | answer)
-            taken = answer["take"]
-    answers = pd.DataFrame(lines, columns=ADVICE)
-    return answers.sort_values(["backbone", "data"], key=_sizes_as_numbers, ignore_index=True)
-
-
-def _answer(better: pd.DataFrame, plain: pd.DataFrame, untrained: float, reading: str | None) -> dict[str, Any]:
-    """What `advice` takes of the methods that are better than SimCSE (best first), of SimCSE itself and of no training."""
-    best = (better if len(better) else plain).head(1)
-    if not len(best) or best["mean"].iloc[0] <= untrained:
-        return {"take": f"no training: {reading}" if reading else "", "score": untrained}
-    best = best.iloc[0]
-    if not len(better):
-        return {"take": best.label, "score": best["mean"], "seeds": best.seeds}
-    answer = {"take": best.label, "score": best["mean"], "seeds": best.seeds, "gain": best.gain}
-    answer |= {"low": best.low, "high": best.high}
-    return answer | {"also above SimCSE": ", ".join(better.label[1:])}
-
-
-def mean_ranks(differing: pd.DataFrame, *, least: int = 3) -> pd.DataFrame:
-    """Mean ranks over the tasks by gain over SimCSE, for every encoder and amount of data with `least` methods.
-
-    Args:
-        differing: what `differences` gives.
-
-    Returns:
-        group (encoder and data), method (its label), rank, difference (Nemenyi's critical one, 5 %), tasks, friedman
-        (p-value).
-    """
-    frames = []
-    compared = differing.dropna(subset="gain")
-    for (backbone, data), part in compared.groupby(["backbone", "data"], sort=True):
-        named = part.label.where(part.method != "SimCSE", "SimCSE")
-        scores = part.assign(label=named).groupby(["task", "label"]).gain.mean().unstack().dropna(axis=1)
-        if scores.shape[1] < least or len(scores) < 2:
-            continue
-        found = ranks.average_ranks(scores).rename("rank").rename_axis("method").reset_index()
-        difference = ranks.critical_difference(scores.shape[1], len(scores))
-        labels = {"group": f"{backbone}, {data}", "difference": difference, "tasks": len(scores)}
-        frames.append(found.assign(**labels, friedman=ranks.friedman(scores)))
-    return (
-        pd.concat(frames, ignore_index=True)
-        if frames
-        else pd.DataFrame(columns=["group", "method", "rank", "difference"])
-    )
-
-
-def few_shot(averaged: pd.DataFrame) -> pd.DataFrame:
-    """The gains of methods with several amounts of data under one table: backbone, method, sentences, seed, value."""
-    sizes = averaged.data.astype(str).str.extract(r"^([\d,]+) sentences$")[0].str.replace(",", "")
-    stem = averaged.table.astype(str).str.replace(rf",? ?{SIZE}", "", regex=True)
-    shown = averaged.assign(sentences=sizes, stem=stem).dropna(subset=["sentences", "gain"])
-    shown = shown.astype({"sentences": int}).query("method != 'SimCSE'")
-    keys = ["backbone", "method", "file", "stem"]
-    shown = shown[shown.groupby(keys).sentences.transform("nunique") > 1]
-    stems = shown.groupby(["backbone", "method"]).stem.transform("nunique")
-    name = shown.method.where(stems == 1, shown.method + " (" + shown.stem + ")")
-    return shown.assign(method=name, value=shown.gain)[["backbone", "method", "sentences", "seed", "value"]]
-
-
-def geometry(profile: str) -> pd.DataFrame:
-    """Alignment and uniformity on the dev pairs after the last step, and before the first one (method `untuned`, its data the
-    reading where that is not [CLS]); of the methods of SOURCES.
-
-    Returns:
-        backbone, data (with the choice of settings where it was wider), method, file (the paper), seed, alignment,
-        uniformity: of all files <paper>_geometry of a profile; encoder, method and data, with the paper where several
-        measured it.
-    """
-    keys, frames = ["backbone", "data", "method", "file", "seed"], []
-    for path in sorted((paths.root() / "results" / profile).glob("*_geometry.csv")):
-        known = by_choice(pd.read_csv(path, keep_default_na=False, dtype={"seed": str}))
-        file = path.stem.removesuffix("_geometry")
-        known = known.rename(columns={"table": "data"}).assign(file=file, value=known.value / 100)
-        last = known[known.step == known.groupby(keys).step.transform("max")]
-        last = last[last.method.isin(["SimCSE", *SOURCES.get(file, [])])]
-        start = known[known.step == 0]
-        reading = start.data.str.extract("(read by .*)")[0].fillna("")
-        frames += [start.assign(method="untuned", data=reading, file="", seed=""), last]
-    if not frames:
-        return pd.DataFrame(columns=[*keys, "alignment", "uniformity", "encoder"])
-    both = pd.concat(frames).drop_duplicates([*keys, "quantity"])
-    both = both.pivot(index=keys, columns="quantity", values="value").reset_index().rename_axis(columns=None)
-    several = both.groupby(keys[:3]).file.transform("nunique") > 1
-    name = both.method.where(~several, both.method + " (" + both.file + ")")
-    return both.assign(encoder=(name + ", " + both.data.str.replace(" sentences", "")).str.removesuffix(", "))
-
-
-def coverage(found: pd.DataFrame) -> pd.DataFrame:
-    """How many seeds every trained method has, by encoder and data (rows) and kind of evaluation (columns); nothing: NaN.
-
-    Measured under several conditions, that with most seeds counts.
-    """
-    keys = ["backbone", "data", "method"]
-    trained = found[found.data != ""].drop_duplicates([*CONDITIONS, "method", "kind", "seed"])
-    seeds = trained.groupby([*keys, "kind", *CONDITIONS[2:]], sort=False).seed.nunique()
-    table = seeds.groupby([*keys, "kind"], sort=False).max().unstack("kind")
-    return table.reindex(columns=list(KINDS)).sort_index(level=[0, 1], sort_remaining=False)
+    return pd.DataFrame(lines).T.astype({"encoders": int})

@@ -40,10 +40,10 @@ def test_the_batch_factor_is_the_squared_share_of_entries_that_both_passes_kept(
     without_dropout = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, dropout=0.0)
     share = (6 * 6 + 6 * 3 if padded_queries else 6 * 6 + 3 * 3) / (2 * 6 * 6)  # 6 tokens after the cut, and 3
     found = attention.batch_factor(without_dropout, texts, padded_queries=padded_queries, **how)
-    assert found.value.tolist() == pytest.approx([100 * share**2], abs=1e-3)
+    assert found.value.tolist() == pytest.approx([share**2], abs=1e-5)
     first, again = (attention.batch_factor(encoder, 20 * texts, padded_queries=padded_queries, **how) for _ in range(2))
     assert first.equals(again) and not encoder.training
-    assert first.value.tolist() == pytest.approx([100 * (0.9**2 * share) ** 2], rel=0.1)
+    assert first.value.tolist() == pytest.approx([(0.9**2 * share) ** 2], rel=0.1)
 
 
 def test_copies_tell_more_of_each_other_than_other_sentences(encoder, sentences):
@@ -115,13 +115,14 @@ def test_token_shares_are_means_over_sentences_heads_and_queries(encoder):
     for batch_tokens in (9, 2048):
         shares = attention.token_shares(encoder.train(), texts, batch_tokens=batch_tokens)
         assert encoder.training and list(shares.group[:6]) == list(attention.TOKEN_GROUPS)
-        assert list(shares.layer) == [1] * 6 + [2] * 6
-        np.testing.assert_allclose(shares.share.to_numpy().reshape(2, 6), expected, atol=1e-5)
-        np.testing.assert_allclose(shares.tokens[:6], tokens, atol=1e-6)
+        values = {metric: part.value.to_numpy().reshape(2, 6) for metric, part in shares.groupby("metric")}
+        assert list(values) == ["attention share", "uniform share"] and list(shares.layer) == 2 * (6 * [1] + 6 * [2])
+        np.testing.assert_allclose(values["attention share"], expected, atol=1e-5)
+        np.testing.assert_allclose(values["uniform share"], [tokens] * 2, atol=1e-6)
 
 
 def test_an_empty_sentence_has_no_final_punctuation(encoder):
-    shares = attention.token_shares(encoder, [""]).set_index(["layer", "group"]).tokens[1]
+    shares = attention.token_shares(encoder, [""]).set_index(["metric", "layer", "group"]).value["uniform share", 1]
     assert shares[["[CLS]", "[SEP]"]].tolist() == [0.5, 0.5] and shares.sum() == 1
 
 
@@ -167,11 +168,12 @@ def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, t
     assert list(frame.encoder.unique()) == ["other"] and tokens[0] == "<s>" and list(frame.layer.unique()) == [1, 2]
 
 
-def test_energy_curves_name_encoder_and_sentences(encoder, sentences):
-    curves = attention.energy_curves({"a": encoder, "b": encoder}, sentences[:2], ", mean")
-    assert list(curves) == ["method", "layer", "value"] and list(curves.method.unique()) == ["a, mean", "b, mean"]
-    one = curves[curves.method == "b, mean"].set_index("layer").value
-    assert np.allclose(one, 100 * attention.cls_energies(encoder, sentences[:2])) and list(one.index) == [1, 2]
+def test_energy_rows_are_the_energies_by_both_readings(encoder, sentences):
+    rows = attention.energy_rows(encoder, sentences[:2])
+    assert list(rows.group.unique()) == list(attention.ENERGY_READINGS) and set(rows.metric) == {"cls energy"}
+    for reading, part in rows.groupby("group"):
+        one = attention.cls_energies(encoder, sentences[:2], reading=reading)
+        assert list(part.layer) == [1, 2] and np.allclose(part.value, one)
 
 
 def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
@@ -196,9 +198,10 @@ def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(enc
 
 
 def test_the_spread_of_the_log_attention_is_a_mean_over_sentences(encoder, sentences):
-    spread = attention.log_attention_spread(encoder, sentences[:2]).set_index("layer").value
+    spread = attention.log_attention_spread(encoder, sentences[:2])
+    assert spread.layer.tolist() == [1, 2] and set(spread.metric) == {"log attention deviation"}
     each = [
         attention.joint_log_attention({"": encoder}, sentence, layers=range(2), heads=2).groupby("layer").view1.std()
         for sentence in sentences[:2]
     ]
-    assert np.allclose(spread, sum(each) / 2) and (spread > 0).all() and not np.allclose(*each)
+    assert np.allclose(spread.value, sum(each) / 2) and (spread.value > 0).all() and not np.allclose(*each)

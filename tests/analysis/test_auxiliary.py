@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from lib.analysis.auxiliary import guesses, reached, signal_lines, signals, term_gradients
+from lib.analysis.auxiliary import guesses, reached, signals, term_gradients, with_swap
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
@@ -40,28 +40,23 @@ def test_ratios_are_those_of_the_columns():
         }
     )
     run = SimpleNamespace(
-        history=history,
-        config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}),
-        labels={"backbone": "mini-bert"},
+        history=history, config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}), labels={}
     )
-    rows = signals(pd.DataFrame({"method": ["InfoCSE"], "seed": [42], "run_id": ["infocse-1"], "run": [run]}))
-    labels = rows[["backbone", "method", "seed", "run_id", "weight"]].drop_duplicates().to_numpy().tolist()
-    assert labels == [["mini-bert", "InfoCSE", 42, "infocse-1", "0.01"]]
-    wide = rows.pivot(index="step", columns="quantity", values="value")
+    rows = signals(run)
+    assert rows.settings.unique().tolist() == ["λ = 0.01"]
+    wide = rows.pivot(index="step", columns="metric", values="value")
     assert wide.index.tolist() == [1, 3]
-    assert wide.loss.tolist() == pytest.approx([np.log10(2), 1]) and wide.gradient.tolist() == pytest.approx([-1, -2])
-    assert wide.own.tolist() == [4.0, 5.0] and wide.other.tolist() == [4.5, 6.0]
-    lines = signal_lines(rows)
-    assert lines.method.unique().tolist() == ["InfoCSE, λ = 0.01"] and lines.step.tolist() == [1, 3]
-    assert lines.loss.tolist() == pytest.approx([2, 10]) and lines.gradient.tolist() == pytest.approx([0.1, 0.01])
+    assert wide["loss ratio"].tolist() == pytest.approx([2, 10])
+    assert wide["gradient ratio"].tolist() == pytest.approx([0.1, 0.01])
+    assert wide["own vector"].tolist() == [4.0, 5.0] and wide["other vector"].tolist() == [4.5, 6.0]
+    lines = with_swap(rows.assign(seed="42", layer=pd.NA)).pivot(index="step", columns="metric", values="value")
+    assert list(lines) == ["gradient ratio", "loss ratio", "swap"]
+    assert lines["loss ratio"].tolist() == pytest.approx([2, 10])
     assert lines["swap"].tolist() == pytest.approx([0.5, 1.0])
-    assert signal_lines(rows.assign(method="InfoCSE, λ = 1e-2")).method[0] == "InfoCSE, λ = 1e-2"
 
 
 def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):
-    tokens = method.encoder.tokenizer(sentences[:8], padding=True, return_tensors="pt")
-    batch = Batch(tokens["input_ids"].unsqueeze(1), tokens["attention_mask"].unsqueeze(1), ("anchor",))
-    assert reached(method, batch) == {
+    assert reached(method, sentences[:8]) == {
         "late layers and word head": True,
         "encoder, through h": True,
         "frozen layers": False,
@@ -69,14 +64,14 @@ def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):
     assert all(p.grad is None for p in method.parameters())
     method.auxiliary.early.requires_grad_(True)
     method.auxiliary.detach = False
-    assert reached(method, batch)["frozen layers"]
+    assert reached(method, sentences[:8])["frozen layers"]
 
 
 def test_gradients_of_terms_are_those_of_separate_backward_passes(method, sentences):
     tokens = method.encoder.tokenizer(sentences[:8], padding=True, return_tensors="pt")
     batch = Batch(tokens["input_ids"].unsqueeze(1), tokens["attention_mask"].unsqueeze(1), ("anchor",))
     torch.manual_seed(2)
-    norms = term_gradients(method, batch)
+    norms = term_gradients(method, sentences[:8])
     assert set(norms) == {"info_nce", "mlm", "auxiliary"}
     for name, norm in norms.items():
         torch.manual_seed(2)

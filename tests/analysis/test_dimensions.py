@@ -1,8 +1,13 @@
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from lib.analysis.dimensions import term_scales, toy_views
+from lib.analysis.dimensions import agreement, scales_at_start, term_history, term_scales, toy_correlations, toy_views
+from lib.data import load_sts
+from lib.encoders import SentenceEncoder
 from lib.losses import dimension_contrast, info_nce
 from lib.losses.dimension_contrast import cross_correlation
 from tests.methods.test_contract import configure, prepare
@@ -42,3 +47,45 @@ def test_toy_views_leak_and_disagree_as_they_are_told():
     assert leaking[0, 1] > 0.5 and leaking[2, 3].abs() < 0.2 and noisy.diagonal().max() < 0.7
     alike = toy_views(leak=0.0, noise=0.2)["1 leaks into 2"][0]
     assert torch.equal(alike, toy_views(leak=0.0, noise=0.2)["each for itself"][0])
+
+
+def test_their_correlations_have_no_sign_and_stand_with_the_loss_of_the_case():
+    found = toy_correlations(leak=0.9, noise=1.5)
+    (name, case), *_ = found.groupby("encoder", sort=False)
+    views = toy_views(leak=0.9, noise=1.5)["each for itself"]
+    assert name == f"each for itself: L_DCM = {dimension_contrast(*views, reduce='sum'):.1f}" and len(found) == 3 * 16
+    matrix = case.pivot(index="row", columns="column", values="value").to_numpy()
+    np.testing.assert_allclose(matrix, cross_correlation(*views).abs(), atol=1e-6)
+
+
+def test_terms_before_the_first_step_have_weight_one(tiny_bert, corpus_file):
+    config = configure(tiny_bert, "", "msse", corpus=str(corpus_file), batch_size=8)
+    frame, again = (scales_at_start(config.replace(dimension_weight=weight)) for weight in (0.0, 0.5))
+    pd.testing.assert_frame_equal(frame, again)
+    assert (frame["gradient at h"] > 0).all() and frame.loc["L_NCE", "relative to L_NCE"] == 1
+
+
+def test_quantities_of_a_history_by_hand():
+    steps = pd.DataFrame({"step": [1, 2], "own_vector": [np.nan, 4.0], "mean_vector": [np.nan, 4.25]})
+    steps = steps.assign(
+        other_vector=6.0, contrastive_gradient=2.0, dimension_gradient=1.0, reconstruction_gradient=0.5
+    )
+    wanted = {"dimension": 0.5, "reconstruction": 0.25, "saves": 0.25, "misleads": 2.0}
+    found = term_history(*wanted)(SimpleNamespace(history=steps))
+    assert set(found.step) == {2} and found.set_index("metric").value.to_dict() == wanted
+
+
+def test_agreement_is_over_the_pairs_that_mean_the_same(tiny_bert, tmp_path):
+    encoder, task = SentenceEncoder.from_pretrained(tiny_bert), load_sts(tmp_path, "demo", "dev")
+    found = agreement(encoder, task).set_index("metric")
+    alike = [i for i, gold in enumerate(task.gold) if gold > 4]
+    x, y = (encoder.encode([side[i] for i in alike]) for side in (task.sentences1, task.sentences2))
+    both = np.corrcoef(x.T, y.T)[: x.shape[1], x.shape[1] :]
+    others = both[~np.eye(len(both), dtype=bool)]
+    assert found.value["correlation with itself"] == pytest.approx(both.diagonal().mean(), abs=1e-5)
+    assert found.value["correlation with others"] == pytest.approx(np.sqrt(np.square(others).mean()), abs=1e-5)
+    assert (
+        set(found.task) == {"demo"}
+        and set(found.split) == {"dev"}
+        and set(found.protocol) == {"pairs with gold above 4"}
+    )

@@ -12,25 +12,29 @@ from lib.analysis import energy
 NAMES = ["SimCSE", "SimCSE I", "TNCSE I", "JTCSE II", "JTCSE D"]
 
 
-def frame(encoder, seed, value, layer, reading="context tensor", backbone="b"):
-    return dict(zip(energy.COLUMNS, [backbone, encoder, seed, reading, layer, value, ""], strict=True))
+SAME = {"source": "small", "backbone": "b"}
 
 
-def test_every_encoder_has_its_stage_and_the_mean_over_its_layers():
-    rows = [
-        frame(name, 1, 10.0 * i + layer, layer) for i, name in enumerate([*NAMES, "untuned"]) for layer in (1, 2, 3)
-    ]
-    rows += [frame("TNCSE I", 1, 50.0, layer, "layer output") for layer in (1, 2, 3)] + [frame("NCE I", 1, 1.0, 1)]
-    scores = pd.DataFrame({"backbone": "b", "encoder": [*NAMES, "untuned"], "seed": "1", "score": range(6)})
+def row(method, value, layer, reading="context tensor"):
+    return SAME | {"method": method, "seed": "1", "group": reading, "layer": layer, "value": value}
+
+
+def test_every_trained_encoder_has_its_stage_and_the_mean_over_its_layers():
+    rows = [row(name, i + layer / 10, layer) for i, name in enumerate([*NAMES, "untuned"]) for layer in (1, 2, 3)]
+    rows += [row("TNCSE I", 0.5, layer, "layer output") for layer in (1, 2, 3)] + [row("NCE I", 1.0, 1)]
+    scores = pd.DataFrame(SAME | {"method": [*NAMES, "untuned"], "seed": "1", "value": range(6)})
     both = energy.beside_scores(pd.DataFrame(rows), scores)
-    context = both[both.reading == "context tensor"].set_index("encoder")
+    context = both[(both.reading == "context tensor") & (both.panel == "all trained")].set_index("method")
     assert context.stage.to_dict() == {
         "SimCSE": "stage 1", "SimCSE I": "stage 1", "TNCSE I": "stage 2", "JTCSE II": "stage 2", "JTCSE D": "student",
-        "untuned": "untuned",
     }  # fmt: skip
-    assert context.energy.tolist() == pytest.approx([0.02, 0.12, 0.22, 0.32, 0.42, 0.52])
-    assert context.score.tolist() == list(range(6)) and "NCE I" not in set(both.encoder)  # without a score
+    assert context.energy.tolist() == pytest.approx([0.2, 1.2, 2.2, 3.2, 4.2])
+    assert context.score.tolist() == list(range(5)) and "NCE I" not in set(both.method)  # without a score
     assert both[both.reading == "layer output"].energy.tolist() == [0.5]
+    stages = both[both.panel != "all trained"].set_index(["panel", "method"])
+    assert set(stages.index.get_level_values("panel")) == {"stage 1", "stage 2"}  # with several encoders
+    assert stages.energy["stage 1"].to_dict() == pytest.approx({"SimCSE": -0.5, "SimCSE I": 0.5})
+    assert stages.score["stage 2"].to_dict() == {"TNCSE I": -0.5, "JTCSE II": 0.5}
 
 
 def test_seeds_that_are_good_throughout_do_not_count_as_agreement():
@@ -57,32 +61,15 @@ def test_the_interval_is_that_of_all_ways_to_draw_the_seeds_again():
     assert np.isnan([one["low"], one["high"]]).all() and not np.isnan(one["correlation"])
 
 
-@pytest.fixture
-def placed():
-    random = np.random.default_rng(0)
-    rows = [
-        (name, stage, seed)
-        for seed in ("1", "2")
-        for name, stage in zip(NAMES, ["stage 1"] * 2 + ["stage 2"] * 2 + ["student"], strict=True)
-    ]
-    rows = pd.DataFrame([*rows, ("untuned", "untuned", "")], columns=["encoder", "stage", "seed"])
-    return rows.assign(
-        backbone="b", reading="context tensor", energy=random.normal(size=11), score=random.normal(size=11)
-    )
-
-
-def test_correlations_are_over_all_trained_and_within_stages_of_several_encoders(placed):
-    table = energy.correlations(placed).loc["b", "context tensor"]
+def test_correlations_are_over_all_trained_and_within_stages_of_several_encoders():
+    random, stages = np.random.default_rng(0), ["stage 1"] * 2 + ["stage 2"] * 2 + ["student"]
+    rows = [(name, stage, seed) for seed in "12" for name, stage in zip(NAMES, stages, strict=True)]
+    placed = pd.DataFrame(rows, columns=["method", "stage", "seed"]).assign(**SAME, reading="context tensor")
+    placed = placed.assign(panel="all trained", energy=random.normal(size=10), score=random.normal(size=10))
+    again = placed.assign(panel="stage 1", energy=0.0)  # centred for its panel, and not counted twice
+    table = energy.correlations(pd.concat([placed, again])).loc["small", "b", "context tensor"]
     assert table.encoders.to_dict() == {"all trained": 10, "stage 1": 4, "stage 2": 4}
     one = placed[placed.stage == "stage 1"]
+    centred = energy.seed_correlation(one, "energy", "score")
     assert table.loc["stage 1", "as it is"] == pytest.approx(one.energy.corr(one.score, method="spearman"))
-    assert (
-        table.loc["stage 1", "seeds' means taken out"] == energy.seed_correlation(one, "energy", "score")["correlation"]
-    )
-
-
-def test_panels_show_all_encoders_and_stages_without_their_seeds_means(placed):
-    shown = energy.panels(pd.concat([placed, placed.assign(backbone="c", energy=placed.energy + 100)]))
-    assert shown.groupby("panel", sort=False).size().to_dict() == {"all encoders": 22, "stage 1": 8, "stage 2": 8}
-    stage = shown[shown.panel == "stage 1"]
-    assert stage.groupby(["backbone", "seed"])[["energy", "score"]].mean().abs().max().max() < 1e-9
+    assert table.loc["stage 1", ["seeds' means taken out", "low", "high"]].tolist() == list(centred.values())

@@ -11,9 +11,7 @@ from lib.analysis.geometry import (
     attention_shares,
     cls_energy,
     dimension_agreement,
-    singular_values,
     uniformity,
-    whitening,
 )
 
 
@@ -47,18 +45,6 @@ def test_scale_does_not_matter():
 def test_uniformity_needs_two_rows():
     with pytest.raises(ValueError, match="two rows"):
         uniformity(torch.ones(1, 3))
-
-
-def test_spectrum_of_a_rank_one_matrix():
-    values = singular_values(np.outer(np.arange(1, 6), np.ones(3)))
-    assert values[0] == 1 and values[1:].max() < 1e-5
-
-
-def test_whitening_gives_unit_covariance():
-    x = np.random.default_rng(0).normal(size=(500, 4)) @ np.random.default_rng(1).normal(size=(4, 4)) + 3
-    white = whitening(x)(x)
-    np.testing.assert_allclose(np.cov(white.T), np.eye(4), atol=1e-8)
-    np.testing.assert_allclose(white.mean(0), 0, atol=1e-8)
 
 
 def test_attention_entropy_is_1_for_uniform_and_0_for_one_key():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.analysis.smoothing import by_layer, smoothness, token_cosines, token_similarity
+from lib.analysis.smoothing import smoothness, token_cosines, token_similarity
 from lib.encoders import SentenceEncoder
 
 
@@ -29,7 +29,8 @@ def test_equals_the_loop_over_layers_and_pairs_of_tokens(tiny_bert, sentences):
                 np.mean([(unit[i] @ unit[j]).item() for i in range(len(unit)) for j in range(len(unit)) if i != j])
             )
         expected.append(row)
-    np.testing.assert_allclose(frame.cosine, np.mean(expected, axis=0), atol=1e-5)
+    assert set(frame.metric) == {"token cosine"}
+    np.testing.assert_allclose(frame.value, np.mean(expected, axis=0), atol=1e-5)
 
 
 def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
@@ -41,11 +42,3 @@ def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
     for row, column, value in frame.sample(8, random_state=0).itertuples(index=False):
         expected = torch.cosine_similarity(hidden[row], hidden[column], dim=0).item()
         assert value == pytest.approx(expected, abs=1e-5)
-
-
-def test_by_layer_names_its_encoders(tiny_bert, sentences):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    frame = by_layer({"one": encoder, "other": encoder}, sentences[:5])
-    expected = 100 * smoothness(encoder, sentences[:5]).cosine
-    assert list(frame) == ["method", "layer", "value"] and set(frame.method) == {"one", "other"}
-    assert frame[frame.method == "other"].value.tolist() == pytest.approx(expected.tolist())

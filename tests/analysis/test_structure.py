@@ -1,8 +1,5 @@
 """How texts are built, with and without a parser, and pairs of texts that are built alike."""
 
-import math
-
-import pandas as pd
 import pytest
 
 from lib.analysis import structure
@@ -59,47 +56,16 @@ def test_sentences_that_repeat_each_other_are_no_pair(monkeypatch):
     assert structure.pairs_by_structure(villages[:2])[0]["built alike"] == ([], [])
 
 
-@pytest.fixture
-def pairs():
-    rows = [("positive", 1.0, 0.8), ("positive", 3.0, 0.6), ("negative", 0.0, 0.1), ("negative", 1.0, 0.3)]
-    frame = pd.DataFrame(rows, columns=["group", "x", "cosine"])
-    return pd.concat([frame.assign(encoder="one"), frame.assign(encoder="twice as far", x=2 * frame.x)])
-
-
-def test_the_distance_of_centroids_by_hand(pairs):
-    found = structure.centroids(pairs)
-    assert found.loc["one", ["difference in x", "in cosine"]].tolist() == pytest.approx([1.5, 0.5])
-    assert found.distance.tolist() == pytest.approx([math.hypot(1.5, 0.5), math.hypot(3.0, 0.5)])
-    assert found["in deviations"].tolist() == pytest.approx([1.5 / math.sqrt((2 + 0.5) / 2)] * 2)
-    both = structure.centroids(pd.concat([pairs.assign(backbone="a"), pairs.assign(backbone="b")], ignore_index=True))
-    assert list(both.index) == [("a", "one"), ("a", "twice as far"), ("b", "one"), ("b", "twice as far")]
-
-
-def test_cosines_against_gold_by_hand():
-    frame = pd.DataFrame({"encoder": "one", "x": [0.0, 2, 4, 5], "cosine": [0.1, 0.0, 0.7, 0.9]})
-    found = structure.against_gold(frame).loc["one"]
-    spread = math.sqrt(2 * 0.1**2)
-    assert found.tolist() == pytest.approx([0.8, frame.cosine.std(), spread])
-
-
-def test_minus_the_centroid_of_the_other_group(pairs):
-    moved = structure.by_opposite_centroid(pairs)
-    one = moved[moved.encoder == "one"]
-    assert one.x.tolist() == pytest.approx([1 - 0.5, 3 - 0.5, 0 - 2.0, 1 - 2.0])
-    assert one.cosine.tolist() == pytest.approx([0.8 - 0.2, 0.6 - 0.2, 0.1 - 0.7, 0.3 - 0.7])
-    plain, twice = structure.centroids(pairs).distance, structure.centroids(moved).distance
-    assert twice.tolist() == pytest.approx((2 * plain).tolist())
-
-
 def test_the_pairs_of_the_figures(monkeypatch, tiny_bert, sentences, tmp_path):
     monkeypatch.setattr(structure, "_parser", lambda: None)
-    encoders = {name: SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1).eval() for name in ("one", "two")}
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1).eval()
     dev = load_sts(tmp_path, "demo", "dev")
     how = {"layers": (0, 1), "slicing": "layer_parity", "parsed": 40, "positives": 5, "gold": 50}
-    five, six, seven = structure.figure_pairs(encoders, Corpus("toy", [sentences[:60]]), dev, **how).items()
-    assert five[0] == "Figure 5" and five[1].groupby(["encoder", "group"]).size().tolist() == [5] * 4
-    assert six[0].startswith("Figure 6, by number of words") and "built alike" in set(six[1].group)
-    gold = seven[1][seven[1].encoder == "two"]
-    assert seven[0] == "Figure 7" and gold.x.tolist() == dev.gold[::3].tolist()
-    expected = cosine(encoders["two"].encode(dev.sentences1[3:4]), encoders["two"].encode(dev.sentences2[3:4]))
-    assert gold.cosine.iloc[1] == pytest.approx(expected[0], abs=1e-5)
+    found = structure.figure_pairs(encoder, Corpus("toy", [sentences[:60]]), dev, **how)
+    assert list(found) == ["table", "metric", "group", "item", "x", "y"]
+    (five, pairs), (six, built), (seven, gold) = found.groupby("table")
+    assert five == "Figure 5" and pairs.groupby("group").size().tolist() == [5] * 2
+    assert six.startswith("Figure 6, by number of words") and "built alike" in set(built.group)
+    assert seven == "Figure 7" and gold.x.tolist() == dev.gold[::3].tolist()
+    expected = cosine(encoder.encode(dev.sentences1[3:4]), encoder.encode(dev.sentences2[3:4]))
+    assert gold.y.iloc[1] == pytest.approx(expected[0], abs=1e-5)
