@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from lib import paths
 from lib.checks import check_choice, check_known, check_range, check_types, fit
-from lib.data import augment
+from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
 from lib.encoders.pooling import POOLINGS
 from lib.methods import MethodSpec, Needs
 
@@ -120,3 +121,53 @@ class RunConfig:
     def data_folder(self) -> Path:
         """See lib.paths.data_dir."""
         return paths.data_dir(self.data_dir)
+
+    def whole_corpus(self, *kinds: str) -> Corpus:
+        """The corpus of which the run draws its rows.
+
+        Raises:
+            ConfigError: it is none of these kinds (see `Corpus.kind`), if any are given.
+        """
+        corpus = load_corpus(self.corpus, self.data_folder())
+        check_choice(f"the kind of corpus in {self.corpus}", corpus.kind, kinds or (corpus.kind,))
+        return corpus
+
+    def dev_pairs(self) -> STSTask:
+        """The pairs that choose the checkpoint.
+
+        Raises:
+            ConfigError: there are none.
+        """
+        check_choice("dev_task", self.dev_task, ("demo", "STS-B"))
+        return load_sts(self.data_folder(), self.dev_task, "dev")
+
+    def few_shot(self, size: int) -> RunConfig:
+        """The same run on another number of sentences, for as many steps: fewer are seen more often.
+
+        Raises:
+            ConfigError: a size below 1.
+        """
+        if size == self.corpus_size:
+            return self
+        check_range("few_shot_sizes", size, 1)
+        steps = self.epochs * ceil((self.corpus_size or len(self.whole_corpus())) / self.batch_size)
+        return self.replace(corpus_size=size, epochs=ceil(steps / ceil(size / self.batch_size)), max_steps=steps)
+
+    def with_sentences(self, size: int) -> RunConfig:
+        """The same run on another number of sentences, with at least four dev evaluations.
+
+        Raises:
+            ConfigError: a size below 1.
+        """
+        if size == self.corpus_size:
+            return self
+        check_range("few_shot_sizes", size, 1)
+        steps = self.epochs * size // self.batch_size
+        return self.replace(corpus_size=size, eval_every=max(1, min(self.eval_every, steps // 4)))
+
+    def fewer(self, size: int) -> RunConfig:
+        """The same run on fewer sentences, seen in more whole passes: at most as many steps. 0: itself."""
+        if size in (0, self.corpus_size):
+            return self
+        rows = self.corpus_size or len(self.whole_corpus())
+        return self.replace(corpus_size=size, epochs=self.epochs * max(1, rows // size))

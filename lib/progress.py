@@ -18,16 +18,13 @@ class _Bar(tqdm):
 class _Lines(_Bar):
     """Where nobody looks: lines instead of a bar."""
 
-    percent = False
-
     def display(self, msg: str | None = None, pos: int | None = None) -> None:  # msg is "" when the counter is closed
         done = self.n - self.initial
         if msg is None and done > 0 and self.n < self.total:
             left = self.format_dict["elapsed"] / done * (self.total - self.n)
             time = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
-            share = f"{self.n / self.total:.0%}" if self.percent else f"{self.n}/{self.total}"
             values = f"  {self.postfix}" if self.postfix else ""
-            print(f"{self.desc} {share}{values}  about {time} left", file=sys.stderr, flush=True)
+            print(f"{self.desc} {self.n}/{self.total}{values}  about {time} left", file=sys.stderr, flush=True)
 
 
 def is_wanted() -> bool:
@@ -35,10 +32,8 @@ def is_wanted() -> bool:
     return os.environ.get("CSE_PROGRESS") != "off"
 
 
-def progress(
-    *, total: float, label: str, enabled: bool = True, initial: float = 0, seconds: float = 10.0, percent: bool = False
-) -> tqdm:
-    """A counter with `update(n, **values)` and `close()`.
+def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0) -> tqdm:
+    """A counter with `update(n, **values)` and `close()`, also for `with`.
 
     Args:
         total: amount of work.
@@ -46,7 +41,6 @@ def progress(
         enabled: False shows nothing.
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
-        percent: the share that is done, not how much of how much.
     """
     options = {
         "total": total,
@@ -54,12 +48,8 @@ def progress(
         "initial": initial,
         "leave": False,
         "disable": not (enabled and is_wanted()),
+        "position": 0,  # a counter inside another one takes its line: JupyterLab has no line above
     }
     if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
-        if percent:  # the pace is that of all work so far
-            options |= {"bar_format": "{desc} {percentage:3.0f}%|{bar}| {remaining} left{postfix}"}
-            options |= {"smoothing": 0, "miniters": 0}
         return _Bar(**options, mininterval=0.5)
-    lines = _Lines(**options, mininterval=seconds, delay=seconds, miniters=0 if percent else 1)
-    lines.percent = percent
-    return lines
+    return _Lines(**options, mininterval=seconds, delay=seconds, miniters=1)

@@ -50,7 +50,6 @@ class Progress:
     best_step: int = 0
     seconds: float = 0.0  # of all that `train` did, in this process and those that were killed
     dev_seconds: float = 0.0  # of it for dev evaluations
-    dev_evaluations: int = 0  # how many took these
     commits: list[str] = field(default_factory=list)  # several where a killed run went on with other code
 
 
@@ -74,8 +73,7 @@ def train(
     *,
     dev: STSTask | None,
     checkpoint: Path | None = None,
-    show_progress: bool = False,
-    on_share: Callable[..., None] | None = None,
+    label: str = "",
 ) -> Trained:
     """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
     last one if the method needs that (`keeps_last`).
@@ -88,8 +86,7 @@ def train(
         corpus: token ids.
         dev: pairs for the choice of the checkpoint and for alignment and uniformity; None keeps the last step.
         checkpoint: file for exact resume, written about once a minute, read when it exists.
-        on_share: called as on_share(share, loss=...) with the share of all steps that was done since the last call,
-            first, with resumed=True, for those of an earlier process; it takes the place of the own progress bar.
+        label: of the progress bar; empty: none is shown.
 
     Raises:
         NumericError: a loss term or the gradient norm is not finite.
@@ -127,7 +124,6 @@ def train(
         before = time.monotonic()
         metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
         state.dev_seconds += time.monotonic() - before
-        state.dev_evaluations += 1
         metrics = broadcast_object_list([metrics])[0]  # so that all processes stop
         if not np.isfinite(metrics["dev"]):
             raise NumericError(
@@ -144,11 +140,7 @@ def train(
         state.rows.append({"step": 0, **_first_metrics[place]})
 
     save_seconds = 0.0
-    is_shown = show_progress and accelerator.is_main_process
-    bar = progress(total=steps, label="train", enabled=is_shown and on_share is None, initial=state.step)
-    on_share = on_share if accelerator.is_main_process else None
-    if on_share and state.step:
-        on_share(state.step / steps, resumed=True)
+    bar = progress(total=steps, label=label, enabled=bool(label) and accelerator.is_main_process, initial=state.step)
     ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
@@ -174,10 +166,7 @@ def train(
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.kept().state_dict().items()}
         state.rows.append(row)
-        loss = row.get("loss", float("nan"))
-        bar.update(1, loss=loss)
-        if on_share:
-            on_share(1 / steps, loss=loss)
+        bar.update(1, loss=row.get("loss", float("nan")))
         if checkpoint is not None and state.step < steps:
             pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
             is_due = time.monotonic() - saved >= pause

@@ -100,3 +100,35 @@ def test_seeds_that_choose_are_none_of_those_that_are_reported():
     with pytest.raises(ConfigError, match="ablation_seeds 5 is one of seeds"):
         check_seeds([1], [5], "ablation_seeds", others=[5])
     check_seeds([1], [], "ablation_seeds", others=[5])
+
+
+def test_other_sizes_take_as_many_steps_or_whole_passes():
+    config = RunConfig(corpus_size=1000, batch_size=64, epochs=2)
+    assert config.few_shot(1000) is config is config.fewer(1000) is config.fewer(0)
+    few = config.few_shot(100)
+    assert (few.corpus_size, few.epochs, few.max_steps) == (100, 16, 32)  # 2 batches a pass, 32 steps as before
+    assert config.few_shot(10_000).max_steps == 32
+    assert (config.fewer(300).epochs, config.fewer(2000).epochs, config.fewer(300).max_steps) == (6, 2, 0)
+    with pytest.raises(ConfigError, match="few_shot_sizes must be at least 1"):
+        config.few_shot(0)
+
+
+def test_fewer_sentences_still_have_four_dev_evaluations():
+    config = RunConfig(corpus_size=1000, batch_size=10, eval_every=25)
+    assert config.with_sentences(1000) is config and config.with_sentences(10_000).eval_every == 25
+    few = config.with_sentences(80)
+    assert (few.corpus_size, few.eval_every, config.with_sentences(10).eval_every) == (80, 2, 1)
+    with pytest.raises(ConfigError, match="few_shot_sizes must be at least 1"):
+        config.with_sentences(0)
+
+
+def test_a_corpus_of_another_kind_is_refused():
+    assert RunConfig(corpus="demo-triples").whole_corpus("pairs", "triples").kind == "triples"
+    with pytest.raises(ConfigError, match="the kind of corpus in demo-triples 'triples' is unknown"):
+        RunConfig(corpus="demo-triples").whole_corpus("sentences")
+
+
+def test_a_run_without_dev_pairs_has_none():
+    with pytest.raises(ConfigError, match="dev_task 'none' is unknown"):
+        RunConfig(dev_task="none").dev_pairs()
+    assert len(RunConfig().dev_pairs().gold) and len(RunConfig().whole_corpus())

@@ -53,27 +53,35 @@ def build(tiny_bert, sentences, **options):
     return method, corpus, config
 
 
-def test_steps_are_reported_in_place_of_a_bar(tiny_bert, sentences, tmp_path, monkeypatch, capsys):
-    """Those of an earlier process come first; both commits are remembered."""
+def test_every_commit_that_trained_a_run_is_remembered(tiny_bert, sentences, tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e9)
-    seen, checkpoint = [], tmp_path / "checkpoint.pt"
+    checkpoint, step, real = tmp_path / "checkpoint.pt", [], training._step
+    monkeypatch.setattr(training.session, "git_commit", lambda: "second" if step[5:] else "first")
 
-    def report(share, *, resumed=False, **values):
-        assert resumed == (share > 2 / 13)
-        seen.append(round(share * 13, 6))
-        if len(seen) == 4:
+    def killed_at_the_fifth(*arguments):
+        step.append(1)
+        if len(step) == 5:
             raise KeyboardInterrupt
+        return real(*arguments)
 
-    method, corpus, config = build(tiny_bert, sentences)
-    monkeypatch.setattr(training.session, "git_commit", lambda: "first")
+    monkeypatch.setattr(training, "_step", killed_at_the_fifth)
     with pytest.raises(KeyboardInterrupt):
-        training.train(method, corpus, config, dev=None, checkpoint=checkpoint, show_progress=True, on_share=report)
-    method, corpus, config = build(tiny_bert, sentences)
-    monkeypatch.setattr(training.session, "git_commit", lambda: "second")
-    options = {"checkpoint": checkpoint, "show_progress": True, "on_share": report}
-    assert training.train(method, corpus, config, dev=None, **options).progress.commits == ["first", "second"]
-    assert seen == [1] * 4 + [3] + [1] * 10 and capsys.readouterr().err == ""
+        training.train(*build(tiny_bert, sentences), dev=None, checkpoint=checkpoint)
+    step.append(1)
+    trained = training.train(*build(tiny_bert, sentences), dev=None, checkpoint=checkpoint)
+    assert trained.progress.commits == ["first", "second"] and len(trained.history) == 13
+
+
+def test_a_bar_is_shown_under_its_label(tiny_bert, sentences, monkeypatch, capsys):
+    monkeypatch.delenv("CSE_PROGRESS", raising=False)
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")  # a bar, and not a line every ten seconds
+    built = [build(tiny_bert, sentences) for _ in range(2)]
+    capsys.readouterr()
+    training.train(*built[0], dev=None)
+    assert capsys.readouterr().err == ""
+    training.train(*built[1], dev=None, label="main, run 1 of 2")
+    assert "main, run 1 of 2:   0%|" in capsys.readouterr().err
 
 
 def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences, dev, monkeypatch):

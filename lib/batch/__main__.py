@@ -32,7 +32,6 @@ from lib.batch.execute import execute, execute_all, finished, plan_of, preview
 from lib.batch.jobs import expand, folder, single
 from lib.checks import ConfigError
 from lib.command import DONE, INTERRUPTED, ended, say
-from lib.training import NumericError
 
 
 def _run(args: Namespace) -> int:
@@ -91,7 +90,9 @@ def _parser() -> ArgumentParser:
     run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
     run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
     run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
-    run.add_argument("--dry-run", action="store_true", help="check, list the runs and the expected time, run nothing")
+    run.add_argument(
+        "--dry-run", action="store_true", help="check, list the runs and the expected time, start and write nothing"
+    )
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
@@ -109,14 +110,7 @@ def _parser() -> ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     args = _parser().parse_args(argv)
-    return ended(lambda: _done(args))
-
-
-def _done(args: Namespace) -> int:
-    try:
-        return args.function(args)
-    except NumericError as error:  # of a step that is only timed
-        raise ConfigError(str(error)) from error
+    return ended(lambda: args.function(args))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,7 @@ from lib.batch.jobs import Job, ending, folder
 from lib.batch.parameters import one_line, tagged
 from lib.checks import ConfigError, DataError, EncoderError, refusal
 from lib.command import DONE, FAILED, INTERRUPTED, say
-from lib.progress import is_wanted
-from lib.runs import Plan, times
+from lib.runs import Plan
 
 KILLED = 138
 STATUS = {DONE: "finished", FAILED: "failed", INTERRUPTED: "interrupted", KILLED: "killed"}
@@ -54,8 +53,9 @@ def plan_of(job: Job) -> Plan | None:
     try:
         with redirect_stdout(io.StringIO()):  # its outputs belong to the notebook
             exec(compile(source, place, "exec"), namespace)  # noqa: S102 -- the user's own notebook
-        if not isinstance(namespace.get("plan"), Plan):
+        if not isinstance(plan := namespace.get("plan"), Plan):
             raise ConfigError("the cell tagged 'plan' makes no plan: write plan = Plan(profile) in it.")
+        plan.check()
     except (ConfigError, DataError, EncoderError) as error:
         reason = one_line(error)
     except OSError as error:
@@ -63,7 +63,7 @@ def plan_of(job: Job) -> Plan | None:
     except (Exception, SystemExit) as error:
         reason = _at_fault(error, source, place, job.parameters)
     else:
-        return namespace["plan"]
+        return plan
     raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {reason}")
 
 
@@ -89,14 +89,16 @@ def _at_fault(error: BaseException, source: str, place: str, parameters: Mapping
 
 
 def preview(job: Job, plan: Plan | None) -> str:
-    """Which runs are in the store, which would be trained, and how long the notebook is expected to take."""
+    """Which runs are in the store, which would be trained, and how long these are expected to take."""
     if plan is None or not any(plan):
         return f"{job.notebook.name} trains nothing"
-    state = plan.state()
-    sums, seconds = state.drop(columns="seconds").sum(), plan.seconds(job.notebook.stem)
-    state["minutes"] = (state.pop("seconds") / 60).map("{:.1f}".format)
-    counts = f"{sums.runs} runs: {sums.found} found, {sums['to train']} to train"
-    return f"{state}\n{counts}; about {_clock(seconds)} with the evaluations, on this machine"
+    return f"{plan.check().to_string()}\n{_summary(plan)}"
+
+
+def _summary(plan: Plan) -> str:
+    whole = plan.check().iloc[-1]
+    expected = f", expected time {whole.expected}" if whole.expected else ""
+    return f"{whole.found} of {whole.runs} runs found, {whole['to train']} to train{expected}"
 
 
 def _literal(path: Path) -> str:
@@ -109,9 +111,7 @@ def execute(job: Job, plan: Plan | None = None) -> int:
 
     The executed notebook is kept, also when it failed; how it ended is in its metadata, under `batch`.
     """
-    expected = f", about {_clock(plan.seconds(job.notebook.stem))} on this machine" if plan and is_wanted() else ""
-    say(f"{job.notebook} -> {job.output}{expected}")
-    spent = times.read().get(times.SPENT, 0.0)
+    say(f"{job.notebook} -> {job.output}{f'; {_summary(plan)}' if plan and any(plan) else ''}")
     figures = _figures(job)
     for place in (paths.runs(), job.output.parent, figures):
         paths.check_writable(place)
@@ -119,7 +119,7 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     start = time.monotonic()
     code, reason = DONE, ""
     try:
-        with _environment(CSE_FIGURES=str(figures)):
+        with _environment(CSE_FIGURES=str(figures), JPY_SESSION_NAME=None):  # in which a Jupyter server names its own
             papermill.execute_notebook(
                 *map(_literal, (job.notebook, job.output)),
                 job.overrides,
@@ -140,9 +140,6 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     except (NoSuchKernel, RuntimeError) as error:
         code, reason = FAILED, f"the kernel python3 did not start: try `pip install ipykernel` ({one_line(error)})"
     seconds = time.monotonic() - start
-    if plan and code == DONE:
-        work = times.read().get(times.SPENT, 0.0) - spent
-        times.remember(plan.rest_of(job.notebook.stem), max(0.0, seconds - work), spent=False)
     try:
         _keep(job, {"status": STATUS[code], "reason": reason, "seconds": seconds, "parameters": _as_text(job)})
     except DataError as error:
@@ -164,15 +161,19 @@ def _figures(job: Job) -> Path:
 
 
 @contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """Variables of the environment of the kernels that are started in the block."""
+def _environment(**values: str | None) -> Iterator[None]:
+    """Variables of the environment of the kernels that are started in the block; None takes one away."""
     before = {name: os.environ.get(name) for name in values}
-    os.environ |= values
+    _set(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _keep(job: Job, how: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,6 @@ class SentenceEncoder(nn.Module):
         *,
         batch_tokens: int | None = None,
         show_progress: bool = False,
-        on_share: Callable[[float], None] | None = None,
     ) -> np.ndarray:
         """Embed sentences: n strings, in a list or another iterable -> float32 array [n, D], in the given order.
 
@@ -267,7 +266,6 @@ class SentenceEncoder(nn.Module):
         Args:
             batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more of them are hardly faster and
                 need hundreds of MiB (`benchmarks/README.md`).
-            on_share: called after every batch with its share of the distinct sentences.
 
         Raises:
             TypeError: something else than several strings was given.
@@ -294,8 +292,6 @@ class SentenceEncoder(nn.Module):
                 inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
                 vectors[batch] = self(*inputs).float().cpu().numpy()
                 bar.update(len(batch))
-                if on_share:
-                    on_share(len(batch) / len(distinct))
             bar.close()
         return vectors if len(distinct) == len(rows) else vectors[rows]
 

@@ -48,7 +48,7 @@ class Shared(dict):
 
     def once(self, make: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """make(*arguments, **options), or what it gave before."""
-        key = (make.__qualname__, arguments, tuple(options.items()))
+        key = (make, arguments, tuple(options.items()))
         if key not in self:
             self[key] = make(*arguments, **options)
         return self[key]

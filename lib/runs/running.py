@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.progress import is_wanted
-from lib.runs import times
 from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
 from lib.runs.store import NAMES, Run
@@ -37,14 +35,14 @@ def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
     return stored if stored.is_finished else None
 
 
-def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Run:
+def run(config: RunConfig, *, label: str = "train") -> Run:
     """The finished run with this configuration: from the store, or trained now; a killed one resumes exactly.
 
     Two processes that ask for the same run do not train it twice: the second waits and takes the result. Under
     `accelerate launch` all processes call this and train together.
 
     Args:
-        on_share: see `lib.training.train`.
+        label: of the progress bar.
 
     Raises:
         ConfigError, DataError, EncoderError: before training starts; DataError also when the disk is full.
@@ -78,21 +76,9 @@ def run(config: RunConfig, *, on_share: Callable[..., None] | None = None) -> Ru
             split, checkpoint = config.needs.splits_long_rows, working / "checkpoint.pt"
             tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=split)
             tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
-            trained = train(
-                method,
-                tokens,
-                config,
-                dev=prepared.dev,
-                checkpoint=checkpoint,
-                show_progress=True,
-                on_share=on_share,
-            )
+            trained = train(method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, label=label)
             if group.is_main_process:
                 _finish(stored.folder, config, prepared, method, trained, environment)
-                progress = trained.progress
-                steps = progress.seconds - progress.dev_seconds
-                times.remember(times.kind_of_training(config, encoder), steps, trained.metrics["steps"])
-                times.remember(times.kind_of_dev(config, encoder), progress.dev_seconds, progress.dev_evaluations)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 import textwrap
@@ -18,12 +19,10 @@ from lib.batch import __main__ as command
 from lib.batch.__main__ import main
 from lib.batch.execute import finished, plan_of
 from lib.batch.jobs import expand, single
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_corpus
 from lib.runs import plan as planning
-from lib.runs import times
-from lib.training import NumericError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -165,6 +164,7 @@ def test_a_parameters_cell_holds_nothing_else(tmp_path, no_kernel, capsys, line)
 TRAINING = """\
 profile: str = "demo"
 method: str = "micse"
+corpus: str = "demo"
 backbone: str = "demo"
 epochs: int = 5
 momentum: float = 0.9
@@ -174,18 +174,17 @@ title: str = "shown only"
 
 PLAN = """\
 from lib.config import RunConfig
-from lib.runs import Plan
+from lib.runs import Plan, sweep
 
 plan = Plan(profile)
 config = RunConfig.from_parameters(parameters, others=parameters)
-plan.grid("sweep", config, {"temperature": temperatures})
-plan.preflight()
+plan.add("sweep", config, sweep("temperature", temperatures, "temperature {}"), [1], method="miCSE")
 print("seen in the notebook only")
 """
 
 
-def training(tmp_path: Path, *cells) -> Path:
-    return write(tmp_path / "t.ipynb", v4.new_code_cell(PLAN, metadata={"tags": ["plan"]}), *cells, parameters=TRAINING)
+def training(tmp_path: Path) -> Path:
+    return write(tmp_path / "t.ipynb", v4.new_code_cell(PLAN, metadata={"tags": ["plan"]}), parameters=TRAINING)
 
 
 @pytest.fixture
@@ -199,6 +198,7 @@ def asked(monkeypatch):
             raise EncoderError("no backbone\n nowhere.")
 
     monkeypatch.setattr(planning, "preflight", check)
+    monkeypatch.setattr(planning, "find", lambda config, shared: None)
     return configs
 
 
@@ -206,16 +206,14 @@ def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, aske
     assert main(["run", str(notebook)]) == 0 and asked == []  # nothing is trained there
     path = training(tmp_path)
     assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
-    assert asked == [RunConfig(method="micse", epochs=7, method_arguments={"momentum": 0.99})]
+    assert asked == [RunConfig(method="micse", epochs=7, seed=1, corpus_seed=1, method_arguments={"momentum": 0.99})]
     capsys.readouterr()
     assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
     assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
     assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
-    assert "sweep: the list of values for temperature is empty" in refusal(capsys, "run", path, "-p", "temperatures=[]")
     assert "temperature 0.0: temperature must be above 0" in refusal(capsys, "run", path, "-p", "temperatures=[0]")
-    assert "twice: sweep, temperature 1" in refusal(capsys, "run", path, "-p", "temperatures=[1, 1.0]")
     message = refusal(capsys, "run", path, "-p", "backbone=nowhere")
-    assert message.endswith(": sweep, temperature 0.05: no backbone nowhere.\n")
+    assert message.endswith(": sweep, miCSE, temperature 0.05: no backbone nowhere.\n")
     assert len(fake) == 2
 
 
@@ -230,37 +228,43 @@ def test_a_profile_is_one_of_three(tmp_path, no_kernel, capsys):
     assert "profile '../../x' is unknown: choose one of demo, small, paper." in message
 
 
-def test_a_dry_run_lists_the_runs_and_the_time_and_starts_nothing(tmp_path, asked, no_kernel, monkeypatch, capsys):
-    monkeypatch.setattr(planning.times, "of_training", lambda config, shared: 90.0)
-    monkeypatch.setattr(planning, "find", lambda config, shared: None)
-    assert main(["run", str(training(tmp_path)), "-p", "temperatures=[0.1, 0.2]", "--dry-run"]) == 0
+def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
+    tmp_path, store, tiny_bert, corpus_file, no_kernel, monkeypatch, capsys
+):
+    monkeypatch.setattr("lib.runs.running.train", lambda *_, **__: pytest.fail("trains"))
+    values = {"temperatures": [0.1, 0.2], "method": "simcse", "backbone": tiny_bert, "corpus": corpus_file}
+    given = [word for name, value in values.items() for word in ("-p", f"{name}={value}")]
+    assert main(["run", str(training(tmp_path)), *given, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert [line.split() for line in out.splitlines() if line.startswith("sweep")] == [["sweep", "2", "0", "2", "3.0"]]
-    assert "2 runs: 0 found, 2 to train; about 0:04:00 with the evaluations" in out and "seen in" not in out
+    table = [line.split() for line in out.splitlines() if line.startswith(("sweep", "all"))]
+    assert table == [["sweep", "simcse", "2", "0", "2", "unknown"], ["all", "2", "0", "2", "unknown"]]
+    assert out.endswith("0 of 2 runs found, 2 to train, expected time unknown\n") and "seen in" not in out
+    assert not store.exists()
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
 
 
-def test_the_expected_time_is_told_before_a_notebook_starts(tmp_path, asked, fake, monkeypatch, capsys):
-    monkeypatch.delenv("CSE_PROGRESS")
-    monkeypatch.setattr(planning.times, "of_training", lambda config, shared: 90.0)
-    monkeypatch.setattr(planning, "find", lambda config, shared: None)
+def test_what_is_to_train_is_told_before_a_notebook_starts(tmp_path, asked, fake, capsys):
     assert main(["run", str(training(tmp_path))]) == 0
-    assert capsys.readouterr().err.splitlines()[0].endswith("t.ipynb, about 0:02:30 on this machine")
+    said = capsys.readouterr().err.splitlines()[0]
+    assert said.endswith("t.ipynb; 0 of 1 runs found, 1 to train, expected time unknown")
 
 
-def test_the_rest_of_a_notebook_is_remembered(tmp_path, asked, fake):
-    assert main(["run", str(training(tmp_path))]) == 0
-    assert set(times.read()) == {"rest of t, demo", times.SPENT}
+def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, monkeypatch):
+    """It would show bars and controls, as if somebody looked at it."""
+    seen = []
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
+    monkeypatch.setattr(papermill, "execute_notebook", lambda *_, **__: seen.append(os.environ.get("JPY_SESSION_NAME")))
+    assert main(["run", str(notebook)]) == 0
+    assert seen == [None] and os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
 
 # One value for every list and name that only a notebook knows, and what its one sentence says.
 WRONG = {
     "1_simcse": {
         "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
-        "transfer_tasks=[nonsense]": "transfer_tasks 'nonsense' is unknown",
-        "evaluation_tasks=[STS12, STS13]": "give one task, or STS12",
-        "seeds=[42, 42]": "names the same run twice",
+        "transfer_tasks=[nonsense]": "transfer task 'nonsense' is unknown",
+        "evaluation_tasks=[STS12, STS13]": "give one task, or all of STS12",
         "figure_2_steps=-1": "trace_until must be at least 0",
         "augmentations=[nonsense]": "augmentation 'nonsense' is unknown",
         "batch_sizes=[1]": "batch_size must be at least 2",
@@ -278,7 +282,6 @@ WRONG = {
         "ami_weights=[-1.0]": "ami_weight must be",
         "ablation_size=1000000": "corpus_size asks for 1,000,000",
         "negatives=all": "negatives 'all' is unknown",
-        "seeds=[42, 42]": "names the same run twice",
         "seeds=[]": "the number of seeds must be at least 1",
         "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
         "choice_seed=42": "choice_seed 42 is one of seeds",
@@ -300,7 +303,7 @@ WRONG = {
     },
     "4_msse": {
         "triples=demo": "the kind of corpus in triples 'sentences' is unknown",
-        "few_shot_sizes=[0]": "few_shot_sizes [0]",
+        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
     },
     "9_backbone": {
         "mlm_probability=3": "mlm_probability must be above 0, at most 1; got 3.",
@@ -328,69 +331,12 @@ def test_what_only_a_notebook_knows_is_checked_before_a_kernel(stem, assignment,
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("stem", ["1_simcse", "2_micse"])
+@pytest.mark.parametrize("stem", ["1_simcse"])
 def test_a_size_of_zero_is_labelled_with_the_whole_corpus(stem, monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)
     plan = plan_of(single(ROOT / "notebooks" / f"{stem}.ipynb", assignments=["corpus_size=0"]))
-    sizes = {planned.labels["sentences"] for planned in plan if planned.group == "main"}
+    sizes = {trial.config.corpus_size for trial in plan if trial.group == "main"}
     assert min(sizes) > 0 and max(sizes) == len(load_corpus("demo", paths.data_dir()))
-
-
-@pytest.mark.notebook
-def test_the_wider_choice_of_msse_is_declared_and_left_out_where_it_is_the_main_one(monkeypatch):
-    monkeypatch.setattr(paths, "root", lambda: ROOT)
-
-    def declared(*assignments):
-        plan = plan_of(single(ROOT / "notebooks" / "4_msse.ipynb", assignments=list(assignments)))
-        groups = {name: [run for run in plan if run.group == name] for name in ("main", "choice")}
-        return {name: {run.labels["method"]: run.config for run in runs} for name, runs in groups.items()} | {
-            "seeds": {(run.labels["method"], run.config.seed) for run in groups["main"]}
-        }
-
-    same = declared("chosen_reduce=dim", "simcse_chosen_temperature=0.05")
-    assert not any("wider" in name for name in same["main"])
-    chosen = ["chosen_temperature=0.1", "chosen_learning_rate=2.0e-4", "chosen_seeds=[42, 50]"]
-    found = declared("choice_temperatures=[0.1]", "ablation_seeds=[7]", *chosen)
-    assert {name for name, seed in found["seeds"] if seed == 50} == {"SimCSE, wider choice", "MSSE, wider choice"}
-    wider, trials = found["main"]["MSSE, wider choice"], found["choice"]
-    arguments = wider.method_arguments
-    assert (arguments["dimension_reduce"], arguments["temperature"], wider.learning_rate) == ("dim2", 0.1, 2e-4)
-    assert {"MSSE, rate 0.0001", "MSSE, dim2, rate 0.0001", "MSSE, dim2, 0.1, rate 0.0001"} < set(trials)
-    assert trials["SimCSE, 0.1, rate 0.0003"].method_arguments["temperature"] == 0.1
-
-
-@pytest.mark.notebook
-def test_the_choice_of_3r_takes_temperatures_and_a_size_of_its_own(monkeypatch):
-    monkeypatch.setattr(paths, "root", lambda: ROOT)
-    values = ["plain_temperature=0.1", "choice_temperatures=[0.2]", "choice_size=128", "ablation_size=64", "around=[]"]
-    values.append("ablation_seeds=[7]")
-    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
-    trials = {run.labels["method"]: run.config for run in plan if run.group == "choice"}
-    both = [
-        f"{name}{value}, 128 sentences, rate 0.0003"
-        for name in ("SimCSE", "SimCSE + 3R")
-        for value in ("", ", 0.1", ", 0.2")
-    ]
-    assert set(both) < set(trials) and {config.corpus_size for config in trials.values()} == {128}
-    assert trials["SimCSE, 0.2, 128 sentences, rate 0.0003"].method_arguments["temperature"] == 0.2
-    main = {run.labels["method"]: run.config.method_arguments["temperature"] for run in plan if run.group == "main"}
-    assert main["SimCSE"] == main["SimCSE + 3R, SimCSE's settings"] == 0.1 and main["SimCSE + 3R"] == 0.05
-    values = ["plain_temperature=0.1", "temperature=0.2", "around=[supervised, informin_cl]"]
-    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
-    around = [run.config.method_arguments["temperature"] for run in plan if run.group == "around"]
-    assert around == [0.05] * 4, "other methods keep the temperature of their papers"
-    values = ["around=[micse]", "around_both=false"]
-    plan = plan_of(single(ROOT / "notebooks" / "6_three_r.ipynb", assignments=values))
-    assert [run.labels["method"] for run in plan if run.group == "around"] == ["micse"]
-
-
-@pytest.mark.parametrize("error", [DataError, EncoderError, NumericError])
-def test_what_a_timed_step_finds_is_one_sentence(notebook, no_kernel, monkeypatch, capsys, error):
-    def preview(*_):
-        raise error("the loss is nan.")
-
-    monkeypatch.setattr("lib.batch.__main__.preview", preview)
-    assert refusal(capsys, "run", notebook, "--dry-run").endswith("the loss is nan.\n")
 
 
 # --- Parameters and places ---

@@ -70,13 +70,6 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
 
 
-def test_encode_reports_the_share_of_each_batch(tiny_bert, sentences):
-    shares = []
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    encoder.encode([*sentences, *sentences], batch_tokens=16, on_share=shares.append)
-    assert len(shares) > 1 and sum(shares) == pytest.approx(1)
-
-
 def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences):
     encoder = load(tiny_bert, dropout=0.5).train()
     np.testing.assert_array_equal(encoder.encode(sentences[:4]), encoder.encode(sentences[:4]))

@@ -6,8 +6,6 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity_score, silhouette_score
 
-from lib import runs
-from lib.checks import ConfigError
 from lib.data.labelled import LabelledTexts
 from lib.evaluation.clustering import cluster_scores, evaluate_clustering, k_means, unit_rows
 
@@ -84,14 +82,9 @@ def test_a_collapsed_encoder_and_one_that_is_not_finite_have_a_score():
     assert np.isfinite(values(vectors, labels, clusters=3)["v_measure"])
 
 
-def test_what_makes_no_sense_is_refused(tmp_path):
+def test_what_makes_no_sense_is_refused():
     vectors, labels = blobs(0.1, n=10)
     with pytest.raises(ValueError, match="10 texts cannot be put into 11 clusters: ask for 2 to 10"):
         k_means(vectors, 11)
     with pytest.raises(ValueError, match="3 labels for 10 texts"):
         cluster_scores(vectors, labels[:3], clusters=2)
-    plan = runs.Plan("demo")
-    with pytest.raises(ConfigError, match="clusters 601: demo has 600 texts"):
-        plan.clustering(["demo"], tmp_path, clusters=[0, 601])
-    with pytest.raises(ConfigError, match=r"clustering_tasks \['demo', 'demo'\] names one twice"):
-        plan.clustering(["demo", "demo"], tmp_path)

@@ -233,7 +233,7 @@ def test_a_grid_varies_the_inner_method(tiny_bert, second, corpus_file, monkeypa
     monkeypatch.setenv("CSE_PROGRESS", "off")
     config = configure(tiny_bert, second, "simcse", "identity", corpus=str(corpus_file), max_steps=1)
     plan = runs.Plan("demo")
-    plan.grid("both", config, {"temperature": [0.05, 0.5], "note": ["a", "b"]})
+    plan.add("both", config, runs.grid({"SimCSE": {}}, temperature=[0.05, 0.5], note=["a", "b"]), [1])
     frame = plan.runs("both")
     assert frame.run_id.nunique() == 4
     assert [run.config.method_arguments["temperature"] for run in frame.run] == [0.05, 0.05, 0.5, 0.5]

@@ -281,15 +281,14 @@ def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
     plan = runs.Plan("demo")
     first = configure(bert, corpus_file, method="mlm", condenser_weight=1.0, max_steps=2)
     first = first.replace(head="random")
-    stage_one = plan.run("stage 1", first)
-    plan.run("stage 2", configure(bert, corpus_file, head="pretrained"), starts={"backbone": stage_one})
-    plan.preflight()
-    assert plan.state().seconds.sum() > 0
+    (stage_one,) = plan.add("stage 1", first, {"MLM": {}}, [1]).values()
+    second, start = configure(bert, corpus_file, head="pretrained"), {"backbone": stage_one}
+    plan.add("stage 2", second, {"InfoCSE": {}}, [1], start)
+    assert plan.check()["to train"].tolist() == [1, 1, 2]
     wrong = runs.Plan("demo")
-    changed = configure(bert, corpus_file, head="top_layers", late_layers=9)
-    wrong.run("stage 2", changed, starts={"backbone": wrong.run("stage 1", first)})
+    wrong.add("stage 2", second, {"InfoCSE": {"head": "top_layers", "late_layers": 9}}, [1], start)
     with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):  # what needs no head is checked
-        wrong.preflight()
+        wrong.check()
     one, two = (plan.runs(group).run[0] for group in ("stage 1", "stage 2"))
     assert two.provenance["late_layers_start"] == "condenser_head.safetensors beside the backbone"
     saved = build(str(one.folder / "encoder"), head="pretrained")

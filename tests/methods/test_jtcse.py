@@ -15,6 +15,7 @@ from lib.encoders import SentenceEncoder, ensemble, packed
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
+from lib.methods.jtcse import variants
 from lib.runs import running
 from lib.training import train
 
@@ -471,3 +472,32 @@ def test_evaluation_does_not_look_at_the_branch(tiny_bert, sentences, monkeypatc
     monkeypatch.setattr(packed, "first_token_layer", lambda *a: pytest.fail("branch in evaluation"))
     before = int(method.step)
     assert method.encoder.encode(sentences[:3]).shape == (3, 32) and int(method.step) == before
+
+
+def test_what_the_notebook_compares():
+    given = {name: ["word_repetition(0.2)", "word_deletion(0.1)"] for name in ("views", "substitutes")}
+    given |= {"first_learning_rates": [1e-4, 2e-4], "learning_rate": 3e-5, "nce_learning_rate": 4e-5}
+    given |= {"student_learning_rate": 5e-4, "learning_rates": [1e-5], "student_learning_rates": []}
+    given |= {"loss_terms": ["NCE+ICTM"], "layer_counts": [3, 1], "layer_norm_counts": [0, 2], "pooler_from": "some"}
+    given |= {"corpus": "demo+STS12", "added_task": "SICK-R", "epochs": 2, "batch_size": 16, "backbone": "demo"}
+    given |= {"seeds": [1], "choice_seed": 7}
+    tables = variants(given, rows=40)
+    assert tables["stage 1"]["SimCSE II"]["learning_rate"] == 2e-4 and len(tables["stage 1"]) == 3
+    assert tables["stage 2"]["NCE"]["learning_rate"] == 4e-5 and tables["stage 2"]["JTCSE"] == {}
+    assert tables["Table VIII"]["given"] == {"corpus": "demo"}
+    assert tables["Table VIII"]["with SICK-R, as many steps"] == {"corpus": "demo+SICK-R", "max_steps": 6}
+    assert list(tables["Table IX"]) == [("JTCSE", "1 layers"), ("JTCSE", "3 layers")]
+    assert tables["Table X"] == {("JTCSE", "NCE+ICTM"): {"icnce_weight": 0.0}}
+    assert tables["Figure 8"]["JTCSE", "2 LayerNorms removed"] == {"layer_norms_removed": 2, "pooler_from": ""}
+    assert [settings for _, settings in tables["choice"]] == ["rate 1e-05", "rate 3e-05"] * 2
+    assert list(tables["choice, student"]) == [("JTCSE D", "rate 0.0005")]
+    without = variants(given | {"loss_terms": [], "added_task": "", "learning_rates": []}, rows=40)
+    assert not any(without[name] for name in ("Table X", "Table VIII", "choice", "choice, student"))
+
+
+@pytest.mark.parametrize("wrong", [{"loss_terms": ["NCE+IC"]}, {"seeds": [7]}, {"views": ["none"]}])
+def test_wrong_lists_of_the_notebook(wrong):
+    rates = dict.fromkeys(("learning_rate", "nce_learning_rate", "student_learning_rate"), 1e-4)
+    given = {"seeds": [1], "choice_seed": 7, "loss_terms": [], "views": ["none"] * 2, "substitutes": [""] * 2}
+    with pytest.raises(ConfigError):
+        variants(given | {"first_learning_rates": [1e-4] * 2} | rates | wrong, rows=40)

@@ -11,7 +11,7 @@ from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.methods import REGISTRY
-from lib.methods.micse import COMPONENTS, PAPER_READINGS
+from lib.methods.micse import COMPONENTS, PAPER_READINGS, variants
 
 MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
 
@@ -283,3 +283,24 @@ def test_only_the_encoder_is_kept(tiny_bert, sentences, tmp_path):
     method.save(tmp_path / "saved")
     again = SentenceEncoder.from_pretrained(tmp_path / "saved")
     assert again.projection is None and abs(again.encode(sentences[:5]) - vectors).max() < 1e-6
+
+
+def test_what_the_notebook_compares():
+    parameters = {
+        "ami_weight": 10.0,
+        "ami_weights": [],
+        "trial_epochs": [2, 4],
+        "trial_rates": [],
+        "term_weights": [1.0],
+    }
+    parameters |= {"ablation_size": 0, "min_layer": 1, "max_layer": 5}
+    tables = variants(parameters)
+    assert tables["Table 3"] == COMPONENTS and set(tables["trials"]) == {"SimCSE", "SimCSE + AMI"}
+    assert not any(tables[name] for name in ("choice", "Table 2", "Table 4", "switches"))
+    assert not any(tables["trials"].values())
+    tables = variants(parameters | {"ami_weights": [0.1], "trial_rates": [4e-4, 2e-4], "ablation_size": 128})
+    assert list(tables["choice"]) == [("SimCSE + AMI", "weight 0.1"), ("SimCSE + AMI", "weight 10"), "SimCSE"]
+    assert list(tables["trials"]["SimCSE"])[:2] == ["2 epochs, rate 0.0002", "2 epochs, rate 0.0004"]
+    expected = {"method": "ct", "pooling": "mean", "min_layer": 1, "max_layer": 5, "ami_weight": 1.0}
+    assert tables["Table 2"]["CT", "λ = 1"] == expected
+    assert tables["switches"]["SimCSE + AMI", "as in the code"] == COMPONENTS["SimCSE + AMI"]

@@ -14,6 +14,7 @@ from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import LATE_LAYERS, MODEL_FILES
 from lib.methods import REGISTRY
+from lib.methods.mlm import variants
 
 MLM = REGISTRY["mlm"]
 
@@ -422,3 +423,32 @@ def test_wrong_arguments(bert, tmp_path, sentences):
         ConfigError, match="method mlm trains on the columns anchor alone, but corpus .* holds anchor, positive"
     ):
         runs.run(config(bert, tmp_path, sentences).replace(corpus=str(tmp_path / "pairs.csv")))
+
+
+def test_the_notebook_that_makes_a_backbone_trains_by_name(tmp_path):
+    given = {
+        "method": "mlm",
+        "profile": "demo",
+        "data_dir": "",
+        "pooling": "cls",
+        "precision": "fp32",
+        "dev_task": "demo",
+    }
+    given |= {"backbone": "", "trained_name": "ours", "comparisons": ["no late head", "random start"], "seeds": [1]}
+    given |= {"max_length": 64, "max_positions": 128, "tuning_corpus": "demo", "tuning_size": 128}
+    given |= {"tuning_learning_rate": 5e-4, "export_folder": ""}
+    tables = variants(given)
+    assert list(tables["pre-training"]) == ["ours", "ours, no late head", "ours, random start"]
+    assert RunConfig.from_parameters(tables["SimCSE"]).corpus_size == 128 and tables["all"]["backbone"] == "demo"
+    ready = variants(given | {"backbone": "some/encoder"})
+    assert list(ready["pre-training"]) == ["ours", "ours, no late head"] and ready["all"]["lm_head"] == "fresh"
+    for change, words in [
+        ({"trained_name": "random start"}, "it must tell the encoder from its start"),
+        ({"trained_name": "encoder", "backbone": "some/encoder"}, "it must tell the encoder from its start"),
+        ({"max_length": 256}, "is more than max_positions 128"),
+        ({"export_folder": str(tmp_path)}, "exists: choose another one"),
+        ({"comparisons": ["none"]}, "comparison 'none' is unknown"),
+        ({"seeds": []}, "the number of seeds"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            variants(given | change)

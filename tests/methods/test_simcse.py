@@ -8,6 +8,7 @@ from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
 from lib.methods import REGISTRY
+from lib.methods.simcse import SWEEPS, variants
 
 SimCSE = REGISTRY["simcse"]
 
@@ -117,3 +118,19 @@ def test_learns_from_roberta_too(tiny_roberta, sentences, batch):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_tables_of_the_notebook():
+    lists = [values for values, *_ in SWEEPS.values()]
+    empty = dict.fromkeys([*lists, "learning_rates", "choice_epochs", "choice_batch_sizes"], [])
+    taught = {"triples": "t.csv", "triples_size": 9}
+    taught |= {"supervised_epochs": 3, "supervised_learning_rate": 0.1, "supervised_batch_size": 8}
+    tables = variants(empty | taught | {"figure_2_steps": 0})
+    assert {name for name, rows in tables.items() if rows} == {"supervised"}
+    given = {"dropout_rates": [0.0], "hard_negative_weights": [0.5], "learning_rates": [1e-5, 1e-3]}
+    given |= {"choice_epochs": [2], "choice_batch_sizes": [16], "figure_2_steps": 10}
+    tables = variants(empty | taught | given)
+    assert [*tables["Table 3"]] == ["dropout 0.0", "identical masks, dropout 0.1"] and not tables["Table 1"]
+    assert tables["Table 7"] == {"α = 0.5": tables["supervised"]["given"] | {"hard_negative_weight": 0.5}}
+    assert [*tables["choice"]] == ["rate 1e-05, epochs 2, batch_size 16", "rate 0.001, epochs 2, batch_size 16"]
+    assert len(tables["Figure 2"]) == 4

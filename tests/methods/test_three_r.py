@@ -13,7 +13,7 @@ from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import VARIANTS, ThreeR, inner_arguments
+from lib.methods.three_r import VARIANTS, ThreeR, inner_arguments, variants
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -289,3 +289,28 @@ def test_a_decoder_such_as_llm2vecs_is_refused_in_a_sentence(tiny_bert, second, 
     config = wrapped(tiny_bert, second).replace(corpus=str(corpus_file), backbone=str(tmp_path / "llama"))
     with pytest.raises(EncoderError, match="llama models are not supported, only bert, roberta"):
         runs.preflight(config)
+
+
+def test_the_notebook_compares_each_table_by_name():
+    lists = "starts thresholds exemplar_counts pools learning_rates choice_temperatures".split()
+    given = {name: [] for name in lists} | {"seeds": [1], "around_seeds": [1], "ablation_seeds": [7], "pool": ""}
+    given |= {"method": "three_r(simcse)", "learning_rate": 1e-4, "temperature": 0.05, "threshold": 0.5, "exemplars": 6}
+    given |= {"plain_learning_rate": 2e-4, "plain_temperature": 0.1, "joint_learning_rate": 1e-5, "around_both": True}
+    tables = variants(given | {"around": ["micse", "jtcse"], "thresholds": [0.2]}, layers=6)
+    assert list(tables["around"]) == ["miCSE", "miCSE + 3R"] and list(tables["around, twins"]) == [
+        "JTCSE",
+        "JTCSE + 3R",
+    ]
+    assert tables["around"]["miCSE + 3R"]["place"] == "projection" and list(tables["stage 1"]) == [
+        "SimCSE I",
+        "SimCSE II",
+    ]
+    assert [settings for _, settings in tables["Table 8"]] == ["c = 0", "c = 0.2"]
+    assert [settings for _, settings in tables["choice"]][:2] == ["rate 0.0001", "rate 0.0002"]
+    for changes in tables.values():
+        for change in changes.values():
+            RunConfig(method="three_r(simcse)").replace(**change)
+    with pytest.raises(ConfigError, match="around 'mlm' is unknown"):
+        variants(given | {"around": ["mlm"]}, layers=6)
+    with pytest.raises(ConfigError, match="ablation_seeds 1 is one of seeds"):
+        variants(given | {"around": [], "ablation_seeds": [1]}, layers=6)

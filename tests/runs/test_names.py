@@ -4,14 +4,12 @@ import json
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 from safetensors.torch import load_file, save_file
 
 from lib import runs
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-from lib.evaluation import RESULT_COLUMNS
 
 
 @pytest.fixture
@@ -98,13 +96,10 @@ def test_a_run_from_the_encoder_of_a_run_carries_the_first_backbone(config, tiny
     second = runs.run(config.replace(backbone=str(first.folder / "encoder")))
     third = runs.run(config.replace(backbone=str(second.folder / "encoder"), seed=1))
     assert len({first.id, second.id, third.id}) == 3
-    rows = pd.DataFrame([("a", "test", "p", "all", "spearman", 1.0)], columns=RESULT_COLUMNS)
     for run in (first, second, third):
         assert run.provenance["backbone"] == tiny_bert.name
-        assert run.results("sts", lambda: rows).backbone.tolist() == [tiny_bert.name]
+        assert run.labels["backbone"] == tiny_bert.name
         assert runs.encoder_name(str(run.folder / "encoder")) == tiny_bert.name
-    untuned = runs.label_rows(rows, runs.config_labels(second.config))
-    assert untuned.backbone.tolist() == [tiny_bert.name] and untuned.run_id.tolist() == [""]
 
 
 def test_an_encoder_of_a_run_without_that_entry_is_called_by_the_run(config):

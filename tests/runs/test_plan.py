@@ -1,20 +1,25 @@
-"""The plan of a notebook: what it refuses, what it finds, what it trains, scores and publishes, and how long it expects."""
+"""The plan of a notebook: what it declares and refuses, what it finds, what it trains, and what it measures."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from lib import paths, runs, training
+from lib import paths, results, runs
 from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
-from lib.data import augment
-from lib.encoders import SentenceEncoder, ensemble
-from lib.runs import Best, Made, Plan, running, scoring, times
+from lib.data import load_sts
+from lib.encoders import SentenceEncoder
+from lib.evaluation import evaluate_sts
+from lib.evaluation.interface import RESULT_COLUMNS
+from lib.runs import Best, Made, Plan, grid, measure, parts, running, sweep
 from lib.runs import plan as module
+
+STORE = Path(__file__).parent / "fixture_store"  # filled by the code of commit bc8d0f4, before plans had trials
 
 
 @pytest.fixture
@@ -24,253 +29,202 @@ def config(tiny_bert, corpus_file):
 
 
 @pytest.fixture(autouse=True)
-def no_bar(monkeypatch):
-    monkeypatch.setenv("CSE_PROGRESS", "off")  # which also asks how long everything takes
+def nothing_published(tmp_path, monkeypatch):
+    monkeypatch.setenv("CSE_PROGRESS", "off")
+    monkeypatch.setattr(results, "_own", [])
 
 
 @pytest.fixture
 def plan():
-    return Plan("demo")
+    return Plan("demo", paper="simcse")
 
 
 @pytest.fixture
-def trainings(monkeypatch):
-    """The configurations that are trained or looked for by `runs.run`."""
-    seen, real = [], running.run
+def trained(monkeypatch):
+    """The configurations that were trained."""
+    seen, real = [], running.train
 
-    def run(config, **options):
+    def train(method, tokens, config, **options):
         seen.append(config)
-        return real(config, **options)
+        return real(method, tokens, config, **options)
 
-    monkeypatch.setattr(module, "run", run)
+    monkeypatch.setattr(running, "train", train)
     return seen
 
 
-# --- Refusals: one sentence each, when the plan is made ---
+def counts(plan, column="to train"):
+    return plan.check()[column].tolist()
 
 
-def test_the_same_run_twice(plan, config):
-    plan.run("main", config, method="SimCSE")
-    with pytest.raises(ConfigError, match="names the same run twice: main, method SimCSE; and again: main, method"):
-        plan.run("main", config.replace(seed=7), method="SimCSE")
-    with pytest.raises(ConfigError, match="names the same run twice"):
-        plan.run("main", config, method="by another name")
-    with pytest.raises(ConfigError, match=r"twice: dropout, dropout 0.1; and again"):
-        plan.grid("dropout", config, {"dropout": [0.1, 0.1]})
-    with pytest.raises(ConfigError, match="twice: main, method other, seed 1; and again"):
-        plan.variants("main", config, {"other": {}}, [1, 1])
-    with pytest.raises(ConfigError, match="twice: seeds, method other, seed 1; and again"):
-        plan.variants("seeds", config, {"other": {}}, [1, 1], distinct=True)
-    plan.run("another group", config)  # groups may share a run
+# --- Declaring ---
 
 
-def test_distinct_variants_leave_out_what_the_parameters_say_already(plan, config):
-    changes = {
-        "as it is": {},
-        "hotter": {"temperature": 0.2},
-        "again": {"temperature": config.method_arguments["temperature"]},
-    }
-    planned = plan.variants("switches", config, changes, [1, 2], distinct=True)
-    assert [p.labels["method"] for p in planned] == ["as it is", "as it is", "hotter", "hotter"]
-    with pytest.raises(ConfigError, match="names the same run twice"):
-        plan.variants("others", config, changes, [1])
+def test_a_trial_for_every_variant_and_seed_which_draws_the_sentences(plan, config):
+    added = plan.add("main", config.replace(corpus_size=100), {"SimCSE": {}, "hot": {"temperature": 0.2}}, [5, 6])
+    assert list(added) == [("SimCSE", 5), ("SimCSE", 6), ("hot", 5), ("hot", 6)]
+    trial = added["hot", 6]
+    assert (trial.method, trial.settings, trial.seed, trial.group) == ("hot", "given", 6, "main")
+    assert (trial.config.seed, trial.config.corpus_seed, trial.config.method_arguments["temperature"]) == (6, 6, 0.2)
 
 
-def test_values_and_rates_are_declared_in_a_line(plan, config):
-    planned = plan.values("temperature", config, "temperature", [0.2, 0.1, 0.2], [1, 2], spelt="τ = {:g}")
-    assert [(p.labels["method"], p.labels["seed"]) for p in planned] == [
-        ("τ = 0.1", 1), ("τ = 0.1", 2), ("τ = 0.2", 1), ("τ = 0.2", 2)
-    ]  # fmt: skip
-    assert [(p.config.method_arguments["temperature"], p.config.corpus_seed) for p in planned[::3]] == [
-        (0.1, 1),
-        (0.2, 2),
+def test_names_are_methods_or_settings_or_both(plan, config):
+    values = sweep("temperature", [0.2, 0.1, 0.2], "temperature {}")
+    assert list(values.items()) == [
+        ("temperature 0.1", {"temperature": 0.1}),
+        ("temperature 0.2", {"temperature": 0.2}),
     ]
-    also = {"none": {"projection": "none"}}
-    texts = plan.values("pooling", config, "pooling", ["mean", "cls", "mean"], [1], also=also)
-    assert [p.labels["method"] for p in texts] == ["mean", "cls", "none"]  # in the order given
-    methods = {"hot": {"temperature": 0.2}, "plain": {}}
-    planned = plan.rates("choice", config, methods, {"hot": [1e-3], "plain": [2e-4, 1e-4]}, [1])
-    assert [p.labels["method"] for p in planned] == ["hot, rate 0.001", "plain, rate 0.0001", "plain, rate 0.0002"]
-    assert [p.config.learning_rate for p in planned] == [1e-3, 1e-4, 2e-4]
-    assert planned[0].config.method_arguments["temperature"] == 0.2
-    assert len(plan.rates("same for all", config, methods, [1e-3, 1e-4], [1])) == 4
-    tried = {"plain": [{"temperature": 0.05}, {"temperature": 0.2}]}  # 0.05 is what the parameters say already
-    wider = plan.rates("wider", config, methods, {"hot": [1e-3], "plain": [1e-4]}, [1], tried=tried, size=1_000)
-    assert [p.labels["method"] for p in wider] == [
-        "hot, 1,000 sentences, rate 0.001", "plain, 1,000 sentences, rate 0.0001",
-        "plain, 0.2, 1,000 sentences, rate 0.0001",
-    ]  # fmt: skip
-    assert [p.config.method_arguments["temperature"] for p in wider] == [0.2, 0.05, 0.2]
-    assert {p.config.corpus_size for p in wider} == {1_000}
-    with pytest.raises(ConfigError, match="no such, method 1, seed 1: unknown"):
-        plan.values("no such", config, "temprature", [1], [1])
+    assert list(sweep("pooling", ["mean", "cls", "mean"])) == ["mean", "cls"]  # texts in the order given
+    (trial, _) = plan.add("sweep", config, values, [1], method="SimCSE").values()
+    assert (trial.method, trial.settings) == ("SimCSE", "temperature 0.1")
+    trials = grid({"SimCSE": {}, "CT": {"method": "ct"}}, learning_rate=[1e-4, 2e-4], batch_size=[16])
+    assert list(trials)[:2] == [("SimCSE", f"learning_rate {rate}, batch_size 16") for rate in (0.0001, 0.0002)]
+    assert trials["CT", "learning_rate 0.0002, batch_size 16"] == {
+        "method": "ct", "learning_rate": 2e-4, "batch_size": 16
+    }  # fmt: skip
+    added = plan.add("grid", config, trials, [1])
+    trial = added[("CT", "learning_rate 0.0001, batch_size 16"), 1]
+    assert (trial.method, trial.settings, trial.config.method) == ("CT", "learning_rate 0.0001, batch_size 16", "ct")
+    (chosen,) = plan.add("chosen", config, {"SimCSE": {}}, [1], settings="chosen").values()
+    assert (chosen.method, chosen.settings) == ("SimCSE", "chosen")
 
 
-def test_few_sentences_have_as_many_steps_as_many(plan, config):
-    whole = config.replace(corpus_size=60, batch_size=16, epochs=2, max_steps=0)  # 2 x 4 steps
-    planned = plan.few_shot("few", whole, {"plain": {}}, [20, 60], [1, 2])
-    assert [(p.labels["sentences"], p.labels["seed"]) for p in planned] == [(20, 1), (20, 2), (60, 1), (60, 2)]
-    few, many = planned[0].config, planned[2].config
-    assert (few.corpus_size, few.max_steps, few.epochs) == (20, 8, 4)  # two steps an epoch
-    assert many == whole.replace(seed=1, corpus_seed=1)
+def test_equal_configurations_of_a_group_are_one_run(plan, config):
+    same = {"temperature": config.method_arguments["temperature"]}
+    added = plan.add("switches", config, {"as it is": {}, "hotter": {"temperature": 0.2}, "again": same}, [1, 1, 2])
+    assert [trial.method for trial in plan] == ["as it is", "as it is", "hotter", "hotter"]
+    assert added["again", 2] is added["as it is", 2]
+    plan.add("others", config, {"SimCSE": {}}, [1])  # groups may share a run
+    table = plan.check()
+    assert table.runs.tolist() == [4, 1, 4] and table["to train"].tolist() == [4, 0, 4]
 
 
-def test_empty_lists_and_wrong_values_name_their_group(plan, config):
-    with pytest.raises(ConfigError, match="dropout: the list of values for dropout is empty; give at least one"):
-        plan.grid("dropout", config, {"seed": [1], "dropout": []})
-    assert plan.variants("left out", config, {"SimCSE": {}}, []) == [] and plan.runs("left out").empty
-    with pytest.raises(ConfigError, match="dropout, dropout 2.0: dropout must be at least 0, at most 0.99; got 2"):
-        plan.grid("dropout", config, {"dropout": [0.1, 2.0]})
-    with pytest.raises(ConfigError, match="main, method a, seed 1: temperature must be"):
-        plan.variants("main", config, {"a": {"temperature": -1.0}}, [1])
-    with pytest.raises(ConfigError, match="sweep, temprature 1: .*did you mean 'temperature'"):
-        plan.grid("sweep", config, {"temprature": [1]})
+def test_nothing_to_vary_is_an_empty_group(plan, config):
+    assert plan.add("no seeds", config, {"SimCSE": {}}, []) == {}
+    assert plan.add("no values", config, sweep("temperature", []), [1], after={"backbone": Best("backbone", {})}) == {}
+    for group in ("no seeds", "no values"):
+        assert plan.runs(group).empty and list(plan.runs(group)) == module.RUN_COLUMNS
+        assert list(plan.measure(group, "dev", table="Table 1")) == results.SHAPES["scores"]
+    assert counts(plan, "runs") == [0, 0, 0] and counts(plan, "expected") == ["", "", ""]
+    assert Plan("demo").check().empty
+
+
+def test_a_wrong_value_names_its_group_and_variant(plan, config):
+    with pytest.raises(ConfigError, match="main, a, given: temperature must be"):
+        plan.add("main", config, {"a": {"temperature": -1.0}}, [1])
+    with pytest.raises(
+        ConfigError, match="sweep, SimCSE, dropout 2.0: dropout must be at least 0, at most 0.99; got 2"
+    ):
+        plan.add("sweep", config, sweep("dropout", [0.1, 2.0], "dropout {}"), [1], method="SimCSE")
+    with pytest.raises(ConfigError, match="main, a, given: .*did you mean 'temperature'"):
+        plan.add("main", config, {"a": {"temprature": 1.0}}, [1])
+    with pytest.raises(ConfigError, match="main, a, given: .*unknown parameter 'techer'"):
+        plan.add("main", config, {"a": {}}, [1], after={"techer": next(iter(plan))})
+    with pytest.raises(ConfigError, match="main, b, given: there are no trials to choose learning_rate from"):
+        plan.add("main", config, {"b": {}}, [1], after={"learning_rate": Best("learning_rate", [])})
+    with pytest.raises(ConfigError, match="has no runs called 'mian': declare them in the plan cell .it has"):
+        plan.runs("mian")
+
+
+def test_what_a_plan_may_publish():
+    with pytest.raises(ConfigError, match="demo profile are not results"):
+        Plan("demo", publish=True, paper="simcse")
+    with pytest.raises(ConfigError, match="names no paper"):
+        Plan("small", publish=True)
+
+
+# --- Checking ---
 
 
 @pytest.mark.parametrize(
     "change, words",
     [
-        ({"corpus_size": 1000}, "few, corpus_size 1000: .*has 200 rows, corpus_size asks for 1,000"),
+        ({"corpus_size": 1000}, "few, odd, given: .*has 200 rows, corpus_size asks for 1,000"),
         ({"method": "jtcse", "cross_attention_layers": 5}, "does not divide the 2 layers"),
         ({"method": "micse", "min_layer": 1, "max_layer": 3}, "beyond the 2 layers"),
         ({"max_length": 100}, "more than backbone"),
     ],
 )
-def test_preflight_names_the_run_and_what_is_wrong(plan, config, change, words):
-    plan.run("good", config)
-    plan.run("few", config.replace(**change), **change)
-    with pytest.raises(ConfigError, match=words):
-        plan.preflight()
+def test_the_check_names_the_run_and_what_is_wrong(plan, config, change, words):
+    plan.add("good", config, {"SimCSE": {}}, [1])
+    plan.add("few", config, {"odd": change}, [1])
+    with pytest.raises(ConfigError, match=words) as refused:
+        plan.check()
+    assert "\n" not in str(refused.value)
 
 
-def test_preflight_asks_once_for_what_differs_in_seeds_and_weights_only(plan, config, monkeypatch):
+def test_what_differs_in_seeds_and_weights_only_is_checked_once(plan, config, monkeypatch):
     asked = []
     monkeypatch.setattr(module, "preflight", lambda config, shared: asked.append(config))
-    plan.grid("sweep", config, {"temperature": [0.05, 0.1], "seed": [1, 2], "corpus_size": [64, 128]})
-    plan.preflight()
+    for size in (64, 128):
+        plan.add("sweep", config.replace(corpus_size=size), sweep("temperature", [0.05, 0.1]), [1, 2], method="SimCSE")
+    plan.check()
     assert [one.corpus_size for one in asked] == [64, 128]
 
 
-def test_declared_evaluations_of_a_run_and_of_an_untuned_encoder(plan, config, tmp_path):
-    folder = tmp_path / "retrieval" / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    texts = [{"_id": "1", "text": "a dog"}, {"_id": "2", "text": "two cats sleep"}]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "two cats"}))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n")
-    plan.run("main", config)
-    plan.retrieval(["toy"], tmp_path, pairs="demo")
-    for encoder in (plan.runs("main").run[0], SentenceEncoder.from_pretrained(config.backbone)):
-        rows = plan.evaluate("retrieval", encoder, method="SimCSE", paper="infocse", table="retrieval")
-        assert {*rows.task} == {"toy"} and {*rows.table} == {"retrieval"} and {*rows.method} == {"SimCSE"}
-        assert {"ndcg@10", "map", "mrr"} < {*rows.metric} and (rows.value > 0).all()
-        partners = plan.evaluate("in-domain retrieval", encoder, method="SimCSE")
-        assert partners.protocol.nunique() == 2 and partners.metric.nunique() == 3
-    assert plan.evaluate("BEIR", encoder).empty  # nothing was declared
-
-
-def test_tasks_that_cannot_be_scored(plan, config):
-    for names in ([], ["demo", "demo"], ["STS12", "STS13"]):
-        with pytest.raises(ConfigError, match="give one task, or STS12, .* each once"):
-            plan.sts(names, config.data_folder(), encoders=1)
-    with pytest.raises(DataError, match="nonsense"):
-        plan.sts(["nonsense"], config.data_folder(), encoders=1)
-    with pytest.raises(ConfigError, match="transfer_tasks 'nonsense' is unknown: choose one of MR"):
-        plan.transfer(["nonsense"], config.data_folder())
-    with pytest.raises(ConfigError, match="transfer_tasks .* names one twice"):
-        plan.transfer(["MR", "MR"], config.data_folder())
-    with pytest.raises(ConfigError, match="retrieval_tasks .* names one twice"):
-        plan.retrieval(["nfcorpus", "nfcorpus"], config.data_folder())
-    with pytest.raises(ConfigError, match="declare them with plan.sts"):
-        plan.score(SentenceEncoder.from_pretrained(config.backbone))
-
-
-def test_a_group_that_was_not_declared(plan, config):
-    plan.run("main", config)
-    with pytest.raises(ConfigError, match="has no runs called 'mian': declare them in the plan cell .it has main"):
-        plan.runs("mian")
-
-
-def test_demo_numbers_are_not_published():
-    with pytest.raises(ConfigError, match="demo profile are not results"):
-        Plan("demo", publish=True)
-
-
-# --- Runs ---
-
-
-def test_rows_of_a_group(plan, config):
-    plan.grid("sweep", config, {"temperature": [0.05, 0.5], "seed": [1, 2]})
-    frame = plan.runs("sweep")
-    assert frame[["temperature", "seed"]].to_numpy().tolist() == [[0.05, 1], [0.05, 2], [0.5, 1], [0.5, 2]]
-    assert frame.run_id.nunique() == 4 and frame.dev.notna().all() and (frame.steps == 2).all()
-
-
-def test_the_seed_of_a_variant_draws_its_sentences(plan, config):
-    plan.variants("main", config.replace(corpus_size=100), {"a": {"dropout": 0.2}}, [5], size=100)
-    run = plan.runs("main").run[0]
-    assert (run.config.seed, run.config.corpus_seed, run.config.dropout) == (5, 5, 0.2)
-    assert {"method", "size", "seed"} <= set(plan.runs("main"))
-
-
-def test_a_run_of_two_groups_is_trained_once(plan, config, monkeypatch):
-    counted, real = [], running.train
-    monkeypatch.setattr(running, "train", lambda *a, **k: counted.append(1) or real(*a, **k))
-    plan.run("main", config)
-    plan.grid("sweep", config, {"seed": [config.seed, 7]})
-    assert plan.table().loc["sweep", ["runs", "new here"]].tolist() == [2, 1]
-    assert plan.state()["to train"].tolist() == [1, 1]
-    assert plan.runs("sweep").run_id[0] == plan.runs("main").run_id[0]
-    assert len(counted) == 2
-
-
 def stages(plan, config):
-    """Two first stages, a student of one of them and a second stage from both."""
-    first = [plan.run("first", config.replace(seed=seed), seed=seed) for seed in (1, 2)]
-    twins = config.replace(method="jtcse", cross_attention_layers=2)
-    plan.run("second", twins, starts={"backbone": first[0], "second_backbone": first[1]}, method="JTCSE")
-    plan.run("student", config.replace(method="distill", teacher="later"), starts={"teacher": first[1]})
+    """Two first stages, a second stage from both, a student of one of them."""
+    one = plan.add("first", config, {"I": {}, "II": {"dropout": 0.2}}, [1, 2])
+    joint = config.replace(method="jtcse", cross_attention_layers=2)
+    twins = lambda seed: {"backbone": one["I", seed], "second_backbone": one["II", seed]}  # noqa: E731
+    plan.add("second", joint, {"JTCSE": {}}, [1, 2], twins)
+    plan.add("student", config.replace(method="distill", teacher="later"), {"D": {}}, [1], {"teacher": one["II", 1]})
+    return plan
+
+
+def test_runs_that_start_from_runs_of_their_seed(plan, config, trained):
+    stages(plan, config)
+    assert counts(plan) == [4, 2, 1, 7] and not trained
+    second = plan.runs("second").run[1].config
+    first = plan.runs("first").set_index(["method", "seed"]).run
+    assert second.backbone == str(first["I", 2].folder / "encoder")
+    assert second.method_arguments["second_backbone"] == str(first["II", 2].folder / "encoder")
+    teacher = plan.runs("student").run[0].config.method_arguments["teacher"]
+    assert teacher == str(first["II", 1].folder / "encoder") and len(trained) == 7
+    assert counts(plan) == [0, 0, 0, 0]
+    assert counts(stages(Plan("demo"), config), "found") == [4, 2, 1, 7] and len(trained) == 7
+
+
+def test_a_run_whose_start_is_missing_is_to_train_and_loads_nothing(plan, config, monkeypatch):
+    stages(plan, config).runs("first")
+    shutil.rmtree(plan.runs("first").run[3].folder)  # II of seed 2
+    again = stages(Plan("demo"), config)
+    looked_for, real = [], running.find
+    monkeypatch.setattr(module, "find", lambda config, shared: looked_for.append(config) or real(config, shared))
+    assert counts(again, "found") == [3, 0, 0, 3] and counts(again) == [1, 2, 1, 4]
+    assert [config.method for config in looked_for] == ["simcse"] * 4 + ["jtcse", "distill"]  # no JTCSE of seed 2
 
 
 def test_the_checks_change_no_name(plan, config):
     """A method may change the encoder that it is built with: the plan still finds what was trained."""
     for projection in ("always", "train_only"):
-        runs.run(config.replace(projection=projection))
-    plan.grid("projection", config, {"projection": ["always", "train_only"]})
-    plan.preflight()
-    assert plan.state().found.tolist() == [2]
+        runs.run(config.replace(projection=projection, seed=1, corpus_seed=1))
+    plan.add("projection", config, sweep("projection", ["always", "train_only"]), [1], method="SimCSE")
+    assert counts(plan, "found") == [2, 2]
 
 
-def test_a_run_of_several_groups_counts_once(plan, config):
-    stages(plan, config)
-    one, two, joint, _ = plan
-    plan.run("again", joint.config, starts={"backbone": one, "second_backbone": two}, method="JTCSE")
-    assert plan.table()["new here"].tolist() == [2, 1, 1, 0] and plan.state()["to train"].tolist() == [2, 1, 1, 0]
+def test_nothing_is_translated_only_to_find_a_name(plan, config, monkeypatch):
+    monkeypatch.setattr(module, "find", lambda config, shared: pytest.fail("would translate"))
+    monkeypatch.setattr(module, "preflight", lambda config, shared: None)
+    monkeypatch.setattr(module, "load", lambda config, shared: [[]])
+    plan.add("main", config.replace(augmentation="round_trip(there,back)"), {"SimCSE": {}}, [1])
+    assert counts(plan) == [1, 1]
 
 
-def test_runs_that_start_from_runs(plan, config, trainings):
-    stages(plan, config)
-    plan.preflight()
-    assert plan.state()["to train"].tolist() == [2, 1, 1] and trainings == []
-    second = plan.runs("second").run[0].config
-    first = plan.runs("first").run
-    assert second.backbone == str(first[0].folder / "encoder")
-    assert second.method_arguments["second_backbone"] == str(first[1].folder / "encoder")
-    assert plan.runs("student").run[0].config.method_arguments["teacher"] == str(first[1].folder / "encoder")
-    assert len(trainings) == 4
-
+def test_expected_times_are_those_of_finished_runs_of_that_kind(plan, config):
+    plan.add("main", config, {"SimCSE": {}}, [1, 2, 3, 4])
+    plan.add("other", config, {"CT": {"method": "ct"}}, [1])
+    plan.add("fewer", config.replace(corpus_size=100), {"SimCSE": {}}, [1])
+    assert counts(plan, "expected") == ["unknown"] * 4
+    for seed, seconds in enumerate([10, 70, 100], start=1):
+        folder = runs.run(config.replace(seed=seed, corpus_seed=seed)).folder
+        known = json.loads((folder / "provenance.json").read_text())
+        (folder / "provenance.json").write_text(json.dumps(known | {"seconds": seconds}))
+        (folder / paths.SEAL).unlink(missing_ok=True)
     again = Plan("demo")
-    stages(again, config)
-    state = again.state()
-    assert state.found.tolist() == [2, 1, 1] and state.seconds.sum() == 0
-
-
-def test_a_run_whose_start_is_missing_is_to_train(plan, config):
-    stages(plan, config)
-    plan.runs("first")
-    again = Plan("demo")
-    stages(again, config)
-    assert again.state()["to train"].tolist() == [0, 1, 1]
+    for trial in plan:
+        again.add(trial.group, trial.config, {trial.method: {}}, [trial.seed])
+    assert counts(again) == [1, 1, 1, 3]
+    assert counts(again, "expected") == ["0:01:10", "unknown", "unknown", "unknown"]
 
 
 def test_a_backbone_that_the_notebook_makes(plan, config, tiny_bert, tmp_path):
@@ -281,310 +235,217 @@ def test_a_backbone_that_the_notebook_makes(plan, config, tiny_bert, tmp_path):
         return made
 
     start = Made("a start", make, made.is_dir, str(tiny_bert))
-    plan.run("main", config, starts={"backbone": start})
-    plan.preflight()
-    assert plan.state()["to train"].tolist() == [1] and not made.exists()
+    plan.add("main", config, {"SimCSE": {}}, [1], {"backbone": start})
+    assert counts(plan) == [1, 1] and not made.exists()
     assert plan.runs("main").run[0].config.backbone == str(made)
 
 
-def test_a_run_takes_what_the_best_trial_has(plan, config, trainings, monkeypatch):
+def test_a_check_writes_and_trains_nothing(plan, config, trained):
+    stages(plan, config)
+    plan.tasks("sts", ["demo"], config.data_folder())
+    plan.check()
+    assert not trained and not any(path.is_file() for path in paths.runs().rglob("*"))
+
+
+# --- What dev chooses ---
+
+
+def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config, trained, monkeypatch):
+    scores = {(1e-4, 7): 50.0, (1e-4, 8): 70.0, (2e-4, 7): 61.0, (2e-4, 8): 63.0, (3e-4, 7): 62.0, (3e-4, 8): 62.0}
+    dev = property(
+        lambda run: {"steps": 2, "best_step": 2, "dev": scores.get((run.config.learning_rate, run.config.seed))}
+    )
+    monkeypatch.setattr(runs.Run, "metrics", dev)
+
     def declared(plan):
-        changes = {f"rate {rate:g}": {"learning_rate": rate, "batch_size": size} for rate, size in trials}
-        choice = plan.variants("choice", config, changes, [7])
-        best = {name: Best(name, choice) for name in ("learning_rate", "batch_size")}
-        plan.variants("tuned", config, {"tuned": {}}, [1, 2], starts=best)
+        changes = {("SimCSE", f"rate {rate}"): {"learning_rate": rate, "temperature": rate * 100} for rate, _ in scores}
+        trials = plan.add("choice", config, changes, [7, 8])
+        best = {name: Best(name, trials) for name in ("learning_rate", "temperature")}
+        plan.add("main", config, {"SimCSE": {}}, [1], best, settings="chosen")
         return plan
 
-    trials = [(1e-4, 32), (2e-4, 16), (3e-4, 20)]
-    scores = {1e-4: 50.0, 2e-4: 60.0, 3e-4: 60.0}
-    monkeypatch.setattr(
-        runs.Run, "metrics", property(lambda run: {"dev": scores[run.config.learning_rate], "steps": 2, "best_step": 2})
-    )
-    plan = declared(plan)
-    plan.preflight()
-    assert plan.state()["to train"].tolist() == [3, 2] and not trainings
-    tuned = plan.runs("tuned").run
-    assert [(run.config.learning_rate, run.config.batch_size, run.config.seed) for run in tuned] == [
-        (2e-4, 16, 1), (2e-4, 16, 2),
+    assert counts(declared(plan)) == [6, 1, 7] and not trained
+    frame = plan.runs("main")
+    chosen = frame.run[0].config
+    assert (chosen.learning_rate, chosen.method_arguments["temperature"]) == (2e-4, 0.02)  # the first of equal means
+    assert len(trained) == 7 and frame.settings.tolist() == ["chosen"]
+    assert counts(declared(Plan("demo")), "found") == [6, 1, 7]
+
+
+# --- Runs ---
+
+
+def test_rows_of_a_group(plan, config, trained):
+    plan.add("sweep", config.replace(corpus_size=64), sweep("temperature", [0.05, 0.5]), [1, 2], method="SimCSE")
+    frame = plan.runs("sweep")
+    assert list(frame) == module.RUN_COLUMNS and frame.run_id.tolist() == [run.id for run in frame.run]
+    assert frame[["method", "settings", "seed", "sentences", "steps"]].to_numpy().tolist() == [
+        ["SimCSE", "0.05", 1, 64, 2], ["SimCSE", "0.05", 2, 64, 2],
+        ["SimCSE", "0.5", 1, 64, 2], ["SimCSE", "0.5", 2, 64, 2],
     ]  # fmt: skip
-    assert len(trainings) == 5
-    assert declared(Plan("demo")).state().found.tolist() == [3, 2]
+    assert plan.runs("sweep").run_id.equals(frame.run_id) and len(trained) == 4
 
 
-def test_a_group_without_runs_is_declared(plan, config):
-    plan.run("main", config)
-    also = {"cold": {"temperature": 0.01}}
-    assert plan.values("temperature", config, "temperature", [], [1], also=also) == []
-    assert plan.rates("choice", config, {}, [], [1]) == []
-    plan.variants("tuned", config, {}, [])
-    assert plan.table().runs.to_dict() == {"main": 1, "temperature": 0, "choice": 0, "tuned": 0}
-    assert plan.state().found.tolist() == [0] * 4
-    assert plan.runs("temperature").empty and {"method", "seed", "dev", "run"} <= set(plan.runs("temperature"))
-
-
-def test_nothing_is_translated_before_training(plan, config, monkeypatch):
-    monkeypatch.setattr(augment, "augment_corpus", lambda *a, **k: pytest.fail("a long translation"))
-    monkeypatch.setattr(augment, "check", lambda spec: None)
-    plan.run("main", config.replace(augmentation="round_trip(there,back)"))
-    monkeypatch.setattr(times, "_time_steps", lambda config: 1.0)
-    plan.preflight()
-    assert plan.state()["to train"].tolist() == [1]
-
-
-# --- Scores ---
-
-
-def test_an_encoder_is_scored_once(plan, config, monkeypatch, tiny_bert):
-    counted, real = [], scoring.evaluate_sts
-    monkeypatch.setattr(scoring, "evaluate_sts", lambda *a: counted.append(1) or real(*a))
-    run = plan.run("main", config)
-    plan.sts(["demo"], config.data_folder(), encoders=3)
-    untuned = SentenceEncoder.from_pretrained(tiny_bert)
-    for _ in range(2):
-        rows = plan.score(untuned, method="untuned, cls", paper="simcse")
-    assert len(counted) == 1 and list(rows) == runs.ROW_COLUMNS
-    assert rows.backbone.unique() == [tiny_bert.name] and set(rows.method) == {"untuned, cls"}
-    assert plan.score(SentenceEncoder.from_pretrained(tiny_bert)).value.tolist() == rows.value.tolist()
-    assert len(counted) == 1
-
-    plan.score(SentenceEncoder.from_pretrained(tiny_bert, pooling="mean"))
-    plan.score(ensemble.EncoderSum([untuned, untuned]))
-    plan.score(ensemble.EncoderSum([untuned, untuned], [0.3, 0.7]))
-    assert len(counted) == 4
-
-    without_runs = Plan("demo")
-    without_runs.sts(["demo"], config.data_folder(), encoders=1)
-    known = without_runs.score(untuned, backbone="a public one")
-    assert without_runs.table().empty and without_runs.state().empty
-    assert known.value.tolist() == rows.value.tolist() and len(counted) == 4
-    assert [*known.backbone.unique(), *known.profile.unique()] == ["a public one", "demo"]
-
-    finished = plan.runs("main").run[0]
-    assert plan.score(finished, method="SimCSE").seed.unique() == [config.seed]
-    assert plan.score(finished, method="SimCSE").value.notna().all() and len(counted) == 5
-    (task,) = plan.sts(["demo"], config.data_folder(), encoders=1)
-    (name, subset), *_ = task.subsets.items()
-    corrected = dataclasses.replace(task, subsets={name: dataclasses.replace(subset, gold=subset.gold[::-1].copy())})
-    assert corrected.fingerprint() != task.fingerprint()
-    monkeypatch.setattr(module, "load_sts", lambda *_: corrected)
-    plan.sts(["demo"], config.data_folder(), encoders=1)
-    plan.score(finished, method="SimCSE")  # other pairs under the same name
-    assert len(counted) == 6
-    assert run.config == finished.config
-
-
-# --- Publishing ---
-
-
-@pytest.fixture
-def results(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "root", lambda: tmp_path)
-    return tmp_path / "results" / "small"
-
-
-ROWS = pd.DataFrame(
-    {"backbone": ["a", "b"], "layer": [0, 1], "value": [1.234, 2.0], "seed": [1, 2], "run_id": ["", ""]}
-)
-
-
-def test_rows_that_are_not_measured_again_stay(results):
-    plan = Plan("small", publish=True)
-    plan.publish(ROWS, "layers", "first.")
-    plan.publish(ROWS.iloc[1:].assign(value=3.0), "layers", "second.")
-    kept = runs.published("small", "layers", columns=ROWS.columns)
-    assert kept.value.tolist() == [1.23, 3.0]
-    assert json.loads((results / "layers.provenance.json").read_text())["notes"] == ["first.", "second."]
-
-
-def test_a_measured_column_tells_no_rows_apart(results):
-    plan = Plan("small", publish=True)
-    rows = ROWS.astype({"value": "float32"}).assign(tokens=[6.5, 6.25])
-    plan.publish(rows, "shares", "first.")
-    plan.publish(rows.assign(tokens=[7.5, 7.25]), "shares", "again, on other texts.")
-    kept = runs.published("small", "shares", columns=rows.columns)
-    assert kept.tokens.tolist() == [7.5, 7.25] and kept.value.tolist() == [1.23, 2.0]
-    with pytest.raises(DataError, match="two rows with other values are both called b, 1, 2; nothing was published"):
-        plan.publish(pd.concat([rows, rows.iloc[1:].assign(tokens=9.5)]), "shares", "twice.")
-    plan.publish(pd.concat([rows, rows]), "shares", "the same rows twice.")
-    assert len(runs.published("small", "shares", columns=rows.columns)) == 2
-
-
-def test_nothing_is_published_unless_asked(results):
-    Plan("small").publish(ROWS, "layers", "note")
-    assert not results.exists()
-    assert list(runs.published("small", "layers", columns=ROWS.columns)) == list(ROWS)
-
-
-def test_a_published_file_with_other_columns(results):
-    Plan("small", publish=True).publish(ROWS, "layers", "note")
-    with pytest.raises(
-        DataError, match="has the columns backbone, layer, value, seed, run_id, and paper, .* were expec"
-    ):
-        runs.published("small", "layers")
-    with pytest.raises(DataError, match="has the columns"):
-        Plan("small", publish=True).publish(ROWS.assign(head=1), "layers", "note")
-
-
-# --- Time ---
-
-
-def test_expected_time_comes_from_what_runs_took(plan, config):
-    plan.grid("main", config.replace(max_steps=0, epochs=2, eval_every=4), {"seed": [1, 2]})
-    kind = times.kind_of_training(config, SentenceEncoder.from_pretrained(config.backbone))
-    dev = times.kind_of_dev(config, SentenceEncoder.from_pretrained(config.backbone))
-    times.remember(kind, 30.0, 10)
-    times.remember(dev, 20.0, 4)
-    steps = 2 * 7  # 200 sentences, batches of 32
-    assert plan.state().seconds.tolist() == [pytest.approx(2 * (steps * 3.0 + (steps // 4 + 1) * 5.0))]
-    assert plan.seconds("1_toy") == pytest.approx(plan.state().seconds.sum() + module.SECONDS_OF_THE_REST)
-    times.remember(plan.rest_of("2_other"), 8.0, spent=False)
-    assert plan.seconds("1_toy") == pytest.approx(plan.state().seconds.sum() + 8)
-    times.remember(plan.rest_of("1_toy"), 9.0, spent=False)
-    assert plan.seconds("1_toy") == pytest.approx(plan.state().seconds.sum() + 9)
-
-
-def test_training_and_scoring_remember_what_they_took(plan, config, monkeypatch):
-    monkeypatch.setattr(training, "_first_metrics", {})
-    assert times.read() == {}
-    plan.run("main", config)
-    plan.sts(["demo"], config.data_folder(), encoders=1)
-    plan.score(plan.runs("main").run[0])
-    known = times.read()
-    kinds = [kind.split(" ")[0] for kind in known if kind != times.SPENT]
-    assert kinds == ["step", "dev", "demo:"] and all(seconds > 0 for seconds in known.values())
-    parts = [known[kind] for kind in known if kind != times.SPENT]
-    assert known[times.SPENT] == pytest.approx(2 * parts[0] + 2 * parts[1] + parts[2], abs=0.01)
-
-
-def test_what_was_never_done_is_timed_in_a_small_piece(plan, config):
-    plan.grid("main", config, {"seed": [1, 2]})
-    plan.grid("other", config, {"method": ["ct", "mlm"]})
-    before = json.dumps(sorted(paths.runs().glob("demo/*")), default=str)
-    assert (plan.state().seconds > 0).all()
-    assert {kind.split(",")[0] for kind in times.read()} >= {"step of simcse", "step of ct", "step of mlm"}
-    assert times.read()[times.SPENT] == 0.0  # a trial is not work of the notebook
-    assert json.dumps(sorted(paths.runs().glob("demo/*")), default=str) == before
-    assert plan.state()["to train"].tolist() == [2, 2]
-
-
-def test_a_damaged_file_of_times_is_as_none(plan):
-    times.remember("a kind", 1.0)
-    (paths.runs() / "times.json").write_text("{not json")
-    assert times.read() == {}
-    times.remember("a kind", 2.0)
-    assert times.read()["a kind"] == 2.0
-
-
-class Bar:
-    """Stands in for a counter of lib.progress; `shown` holds what every one began and ended with."""
-
-    shown: list
-
-    def __init__(self, total, label, initial, percent):
-        self.total, self.n, self.initial, self.start_t = total, initial, initial, 0.0
-        self.shown.append((label, round(initial / total, 3)))
-
-    def update(self, n, **values):
-        self.n += n
-
-    def close(self):
-        self.shown.append(round(self.n / self.total, 3))
-        self.pace = (self.n - self.initial, -self.start_t)  # expected seconds, and those that were gone at the start
-        Bar.last = self
-
-
-@pytest.fixture
-def bars(monkeypatch, config):
-    monkeypatch.delenv("CSE_PROGRESS", raising=False)
-    monkeypatch.setattr(module, "progress", Bar)
-    monkeypatch.setattr(Bar, "shown", [], raising=False)
-    encoder = SentenceEncoder.from_pretrained(config.backbone)
-    for kind in (times.kind_of_training(config, encoder), times.kind_of_dev(config, encoder)):
-        times.remember(kind, 1.0)
-    return Bar.shown
-
-
-def test_one_bar_for_the_whole_plan(config, bars):
-    plan = Plan("demo")
-    plan.grid("main", config, {"seed": [1, 2]})
+def test_the_bar_counts_runs(plan, config, monkeypatch, capsys):
+    monkeypatch.delenv("CSE_PROGRESS")
+    monkeypatch.setattr(running.session, "git_commit", lambda: "same")
+    labels, real = [], module.run
+    monkeypatch.setattr(module, "run", lambda config, label: labels.append(label) or real(config))
+    runs.run(config.replace(seed=2, corpus_seed=2))
+    plan.add("main", config, {"SimCSE": {}}, [1, 2, 3])
+    plan.check()
     plan.runs("main")
-    assert bars == [("main, seed 1", 0.0), 0.5, ("main, seed 2", 0.5), 1.0]
+    assert labels == ["main, run 1 of 2", "main, run 2 of 2"]
+
+
+# --- Measuring ---
 
 
 @pytest.fixture
-def slow_encode(monkeypatch):
-    """Reading all sentences takes 10 s of a clock that stands still otherwise; the shares that were reported."""
-    clock, seen, real = [0.0], [], SentenceEncoder.encode
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+def read(monkeypatch):
+    """The number of texts of every reading of an encoder but for the two with which it is checked when loaded."""
+    seen, real = [], SentenceEncoder.encode
 
-    def slow(self, sentences, *, on_share=None, **options):
-        def report(share):
-            clock[0] += 10.0 * share
-            seen.append(share)
-            on_share(share)
+    def encode(self, texts, **options):
+        seen.extend([len(texts)] if len(texts) > 2 else [])
+        return real(self, texts, **options)
 
-        return real(self, sentences, batch_tokens=512, on_share=on_share and report, **options)
-
-    monkeypatch.setattr(SentenceEncoder, "encode", slow)
+    monkeypatch.setattr(SentenceEncoder, "encode", encode)
     return seen
 
 
-def scored_plan(config, encoders):
-    plan = Plan("demo")
-    plan.grid("main", config, {"seed": [1]})  # two steps and two dev evaluations: 4 s expected
-    (task,) = plan.sts(["demo"], config.data_folder(), encoders=encoders)
-    times.remember(times.kind_of_score([task], SentenceEncoder.from_pretrained(config.backbone)), 3.0)
-    return plan
-
-
-def test_the_bar_moves_while_an_encoder_is_scored(config, bars, slow_encode):
-    plan = scored_plan(config, encoders=2)
+def test_rows_have_the_conditions_of_their_run_and_are_kept(plan, config, tiny_bert, read):
+    plan.add("main", config, {"SimCSE": {}}, [1, 2], settings="chosen")
+    plan.tasks("sts", ["demo"], config.data_folder())
     plan.runs("main")
-    plan.score(SentenceEncoder.from_pretrained(config.backbone))
-    assert len(slow_encode) > 2 and sum(slow_encode) == pytest.approx(1)
-    assert bars[2:] == [("score demo", 0.4), 0.7]
-    twins = [SentenceEncoder.from_pretrained(config.backbone, pooling=pooling) for pooling in ("cls", "mean")]
-    plan.score(ensemble.EncoderSum(twins))  # the second one is in no plan
-    assert bars[4:] == [("score demo", round(7 / 13, 3)), round(10 / 13, 3)]
+    read.clear()
+    untuned = [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in ("cls", "mean")]
+    rows = plan.measure("main", table="Table 5", untuned=untuned)
+    assert len(read) == 4
+    shown = rows[rows.aggregation == "all"][["method", "settings", "pooling", "seed", "backbone", "paper", "table"]]
+    about = [tiny_bert.name, "simcse", "Table 5"]
+    assert shown.to_numpy().tolist() == [
+        ["untuned", "given", "cls", "", *about], ["untuned", "given", "mean", "", *about],
+        ["SimCSE", "chosen", "cls", "1", *about], ["SimCSE", "chosen", "cls", "2", *about],
+    ]  # fmt: skip
+    assert rows.run_id.tolist()[-1] == plan.runs("main").run_id[1] and rows.profile.unique() == ["demo"]
+    assert rows.sentences.isna().tolist()[0] and rows.sentences.iloc[-1] == 200
+    again = plan.measure("main", table="Table 5", untuned=untuned)
+    pd.testing.assert_frame_equal(again, rows)
+    assert len(read) == 4  # nothing is computed again
+    assert len(results.rows("demo", paper="simcse", table="Table 5")) == len(rows)
 
 
-def test_the_time_left_follows_the_pace_of_what_was_not_found(config, bars, slow_encode):
-    encoders = [SentenceEncoder.from_pretrained(config.backbone, pooling=pooling) for pooling in ("cls", "mean")]
-    scored_plan(config, encoders=2).score(encoders[0])
-    plan = scored_plan(config, encoders=2)
-    plan.score(encoders[0])  # found
-    plan.runs("main")
-    plan.score(encoders[1])
-    expected, gone = Bar.last.pace
-    assert bars[-1] == 1.0
-    assert gone == module.EXPECTED_WEIGHT  # of a clock that stands still while a run trains
-    assert expected == pytest.approx(module.EXPECTED_WEIGHT + 4.0 + 3.0)
+def test_some_runs_of_a_group_and_other_labels(plan, config):
+    plan.add("main", config, {"SimCSE": {}, "hot": {"temperature": 0.2}}, [1, 2])
+    some = plan.runs("main").query("seed == 2").assign(settings="as many steps", backbone="a start")
+    rows = plan.measure(some, "dev", table="dev")
+    assert rows[["method", "settings", "backbone", "seed", "task", "split"]].to_numpy().tolist() == [
+        [method, "as many steps", "a start", "2", "demo", "dev"] for method in ("SimCSE", "hot")
+    ]
+    assert rows.value.tolist() == some.dev.tolist()
 
 
-def test_what_an_earlier_process_trained_says_nothing_of_the_pace(config, bars, monkeypatch):
-    def resumed(config, on_share):
-        on_share(0.75, resumed=True)
-        on_share(0.25)
-        return running.run(config)
-
-    monkeypatch.setattr(module, "run", resumed)
-    plan = scored_plan(config, encoders=1)
-    plan.runs("main")
-    expected, _ = Bar.last.pace
-    assert bars[-1] == round(4 / 7, 3) and expected == pytest.approx(module.EXPECTED_WEIGHT + 1.0)
+def test_dev_scores_of_encoders_that_belong_to_no_run(plan, config, tiny_bert):
+    plan.add("main", config, {"SimCSE": {}}, [1])
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    rows = plan.measure("", "dev", table="dev", untuned=encoder)
+    expected = evaluate_sts(encoder.encode, [load_sts(config.data_folder(), "demo", "dev")])
+    assert rows.value.tolist() == expected[expected.aggregation == "all"].value.tolist()
+    (run,) = plan.runs("main").run
+    assert plan.measure("", "dev", table="dev", other=run).run_id.tolist() == [run.id]
 
 
-def test_an_interrupted_piece_counts_once(config, bars, monkeypatch):
-    real = running.run
+def test_a_function_of_a_run_or_of_an_encoder(plan, config):
+    plan.add("main", config, {"SimCSE": {}}, [1])
+    curves = plan.measure("main", results.history("alignment", "uniformity"), table="geometry")
+    assert list(curves) == results.SHAPES["curves"] and {*curves.metric} == {"alignment", "uniformity"}
+    assert curves.step.tolist() == [0, 2, 0, 2]
 
-    def interrupted(config, on_share):
-        on_share(0.5)
-        raise KeyboardInterrupt
+    def size(encoder):
+        return pd.DataFrame({"metric": ["dimension"], "value": [encoder.dimension]})
 
-    plan = scored_plan(config, encoders=1)
-    monkeypatch.setattr(module, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        plan.runs("main")
-    monkeypatch.setattr(module, "run", real)
-    plan.runs("main")
-    assert bars[-1] == round(4 / 7, 3)
+    rows = plan.measure("main", size, table="size")
+    assert rows[["metric", "value", "seed"]].to_numpy().tolist() == [["dimension", 32.0, "1"]]
+
+
+def test_sums_are_measured_from_the_vectors_of_their_parts(config, read, plan):
+    stages(plan, config)
+    plan.tasks("sts", ["demo"], config.data_folder())
+    both = pd.concat([plan.runs("first"), plan.runs("second")]).query("seed == 1")
+    read.clear()
+    rows = plan.measure(parts(both, {"sum": ["I", "II"]}), table="Table I")
+    shown = rows[rows.aggregation == "all"]
+    assert shown.method.tolist() == ["I", "II", "sum", "JTCSE I", "JTCSE II", "JTCSE"] and len(read) == 4
+    ids = both.set_index("method").run_id
+    assert shown.run_id.tolist() == [ids["I"], ids["II"], ids["I"], *[ids["JTCSE"]] * 3]
+    added = parts(both, {"sum": ["I", "II"]}).set_index("method").encoder["sum"]
+    expected = evaluate_sts(added.encode, [load_sts(config.data_folder(), "demo")])
+    assert rows[rows.method == "sum"].value.tolist() == pytest.approx(expected.value.tolist())
+
+
+def test_tasks_that_were_not_declared(plan, config):
+    plan.add("main", config, {"SimCSE": {}}, [1])
+    with pytest.raises(ConfigError, match="no tasks of the kind 'sts': declare them with plan.tasks"):
+        plan.measure("main", table="Table 5")
+    plan.tasks("transfer", [], config.data_folder())
+    assert plan.measure("main", "transfer", table="Table E.1").empty
+
+
+def test_rows_are_published_with_their_runs(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    plan = Plan("small", publish=True, paper="simcse")
+    plan.add("main", config.replace(profile="small"), {"SimCSE": {}}, [1])
+    plan.measure("main", "dev", table="dev")
+    published = pd.read_csv(tmp_path / "results" / "small" / "simcse.csv")
+    assert published.run_id.tolist() == plan.runs("main").run_id.tolist()
+
+
+# --- A store that older code filled ---
+
+
+@pytest.fixture
+def older(tmp_path, monkeypatch):
+    """That store, and the configurations of its runs."""
+    shutil.copytree(STORE, tmp_path / "store")
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "store"))
+    monkeypatch.setenv("CSE_DATA", str(tmp_path / "store"))
+    stored = [runs.Run(folder) for folder in sorted((tmp_path / "store" / "demo").iterdir())]
+    places = {"backbone": str(tmp_path / "store" / "encoder")}
+    teacher = {"teacher": str(tmp_path / "store/demo/simcse-78fe09314394/encoder")}
+    return {
+        run.id: run.config.replace(**places, **(teacher if run.config.method == "distill" else {})) for run in stored
+    }
+
+
+def test_runs_keep_their_names(older):
+    assert {name: runs.prepare(config).id for name, config in older.items()} == {name: name for name in older}
+    assert len(older) == 3
+
+
+def test_a_plan_finds_runs_that_older_code_trained(older, plan, trained):
+    student, other, plain = older.values()
+    one = plan.add("SimCSE", plain, {"SimCSE": {}}, [1])
+    plan.add("repeated words", other, {"SimCSE": {}}, [2])
+    plan.add("student", student.replace(teacher="later"), {"D": {}}, [1], lambda seed: {"teacher": one["SimCSE", seed]})
+    assert counts(plan, "found") == [1, 1, 1, 3] and counts(plan, "expected") == [""] * 4
+    assert plan.runs("student").run_id.tolist() == [list(older)[0]] and not trained
+
+
+def test_scores_that_older_code_kept_are_found(older):
+    def computed(encode):
+        pytest.fail("measured again")
+
+    run = runs.Run(paths.runs() / "demo" / "simcse-78fe09314394")
+    transfer = measure.Evaluation("transfer-MR", "MR", computed)
+    sts = measure.Evaluation("sts", ["content of the pairs"], computed)
+    for subject, evaluation, value in ((run, transfer, 50.25), (run, sts, 70.125), (run.encoder(), transfer, 60.5)):
+        rows = measure.Subject(subject, {}).scores(evaluation)
+        assert list(rows) == RESULT_COLUMNS and rows.value.tolist() == [value]
+
+
+def test_a_score_that_was_cut_is_refused(older):
+    run = runs.Run(paths.runs() / "demo" / "simcse-78fe09314394")
+    run.results_file("sts", ["content of the pairs"]).write_text("task,split\n")
+    with pytest.raises(DataError, match="is damaged .* delete it, and it is measured again"):
+        run.results("sts", None, key=["content of the pairs"])

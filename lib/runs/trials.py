@@ -1,0 +1,122 @@
+"""What a plan is made of: trials, what they start from, and the variants that they are named after."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.data import Corpus
+from lib.encoders import mini_bert
+from lib.runs.store import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A backbone that the notebook makes itself.
+
+    name: for messages. make: gives its folder, from a cache or made now. is_made: whether the cache has it.
+    stand_in: a folder with an encoder of the same shape, for the checks before it is made.
+    """
+
+    name: str
+    make: Callable[[], Path]
+    is_made: Callable[[], bool]
+    stand_in: str
+
+
+def made_from_text(text: Corpus, **shape: Any) -> Made:
+    """A start that is built from the text when it is first needed; shape: see `mini_bert.start`."""
+    folder, stand_in = mini_bert.start_folder(text, **shape), str(mini_bert.stand_in(text, **shape))
+    return Made(folder.name, lambda: mini_bert.start(text, **shape), folder.is_dir, stand_in)
+
+
+class Best:
+    """The value of a parameter that dev chose among trials: the highest mean dev score over their seeds, the first of
+    equal ones. Until they are trained, the value of the first stands in.
+
+    Args:
+        parameter: of RunConfig or of the method. trials: a list, or what `Plan.add` gives.
+    """
+
+    def __init__(self, parameter: str, trials: Mapping[Any, Trial] | Iterable[Trial]) -> None:
+        self.parameter = parameter
+        self.trials = list(trials.values() if isinstance(trials, Mapping) else trials)
+
+    @property
+    def stand_in(self) -> Any:
+        if not self.trials:
+            raise ConfigError(f"there are no trials to choose {self.parameter} from.")
+        return self._of(self.trials[0].config)
+
+    def value(self, finished: Sequence[Run]) -> Any:
+        """finished: the trials, in their order."""
+        scores = defaultdict(list)
+        for trial, done in zip(self.trials, finished, strict=True):
+            scores[trial.config.replace(seed=0, corpus_seed=0)].append(done.metrics["dev"])
+        return self._of(max(scores, key=lambda config: statistics.mean(scores[config])))
+
+    def _of(self, config: RunConfig) -> Any:
+        return (config.as_dict() | config.method_arguments)[self.parameter]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One run of a plan.
+
+    config: the run, with a stand-in for all that the plan makes or chooses first. after: parameter -> the trial, or Made,
+    whose encoder it takes, or Best, which gives its value.
+    """
+
+    group: str
+    method: str
+    settings: str
+    seed: int
+    config: RunConfig
+    after: Mapping[str, Trial | Best | Made]
+
+    @property
+    def stand_in(self) -> str:
+        return self.config.backbone
+
+    @property
+    def checked(self) -> RunConfig:
+        """The run as it can be checked now: a stand-in has no heads that its backbone will bring."""
+        if "backbone" not in self.after:
+            return self.config
+        values = self.config.method_arguments
+        others = self.config.spec.without_saved_heads()
+        return self.config.replace(**{name: other for name, other in others.items() if values[name] == "pretrained"})
+
+    @property
+    def key(self) -> tuple:
+        """Equal for the same run, whatever it is called."""
+        before = []
+        for name, start in sorted(self.after.items()):
+            several = start.trials if isinstance(start, Best) else [start]
+            before.append((name, *(one.key if isinstance(one, Trial) else one for one in several)))
+        return (self.config, *before)
+
+
+def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict[str, Any]]:
+    """Variants for `Plan.add`: one for each value of a parameter, each value once, numbers in rising order."""
+    values = list(dict.fromkeys(values))
+    if all(isinstance(value, int | float) for value in values):
+        values = sorted(values)
+    return {label.format(value): {name: value} for value in values}
+
+
+def grid(variants: Mapping[str, Mapping[str, Any]], **values: Sequence[Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Trials for `Plan.add`: every method with every combination of values, named (method, "learning_rate 0.0001, ...")."""
+    trials = {}
+    for method, change in variants.items():
+        for chosen in itertools.product(*values.values()):
+            varied = dict(zip(values, chosen, strict=True))
+            trials[method, ", ".join(f"{name} {value}" for name, value in varied.items())] = {**change, **varied}
+    return trials

@@ -1,0 +1,193 @@
+"""Tasks of a plan: what is refused, what scores depend on, and the vectors that a sum takes from its encoders."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lib import paths, runs
+from lib.checks import ConfigError, DataError
+from lib.config import RunConfig
+from lib.data import load_sts
+from lib.data.sts import STS_TASKS
+from lib.encoders import SentenceEncoder, ensemble
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts
+from lib.runs.measure import HELD, KINDS, Evaluation, Subject, load_tasks, parts, projected_dev
+
+
+@pytest.fixture
+def encoders(tiny_bert):
+    poolings = ("cls", "mean", "first_last_mean", "embeddings_last_mean")
+    return [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in poolings]
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The pooling of every encoder that reads sentences, in order."""
+    seen, encode = [], SentenceEncoder.encode
+
+    def recorded(self, *sentences, **options):
+        seen.append(self.pooling)
+        return encode(self, *sentences, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", recorded)
+    return seen
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file):
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 2, "eval_every": 2}
+    return RunConfig(**values, batch_size=32, max_length=16)
+
+
+# --- Tasks ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "how", "words"),
+    [
+        ("sst", ["demo"], {}, "the kind of tasks 'sst' is unknown: choose one of sts, transfer, "),
+        ("sts", [], {}, "give one task, or all of STS12, .*SICK-R"),
+        ("sts", ["STS12", "STS13"], {}, "sts tasks .* give one task, or all of STS12"),
+        ("sts", ["demo", "demo"], {}, "sts tasks .* name each of them once"),
+        ("transfer", ["nonsense"], {}, "transfer task 'nonsense' is unknown: choose one of MR"),
+        ("transfer", ["MR", "MR"], {}, "transfer tasks .* name each of them once"),
+        ("beir", ["nonsense"], {}, "BEIR tasks 'nonsense' is unknown: choose one of trec-covid"),
+        ("mteb", ["nonsense"], {}, "MTEB tasks 'nonsense' is unknown: choose one of ACC"),
+        ("clusters", ["toy.tsv"], {"clusters": [3, 3]}, "clusters .* name each of them once"),
+        ("clusters", ["toy.tsv"], {"clusters": []}, "the number of clusters must be at least 1"),
+        ("clusters", ["toy.tsv"], {"clusters": [99]}, "clusters of toy must be at least 2, at most 4; got 99"),
+        ("pair", ["demo"], {"subset": "x", "line": 1}, "subset of demo 'x' is unknown: choose one of demo"),
+        ("pair", ["demo"], {"subset": "demo", "line": 1000}, "line of demo, demo must be at least 1, at most"),
+    ],
+)
+def test_tasks_that_are_refused(kind, names, how, words, tmp_path):
+    (tmp_path / "toy.tsv").write_text("text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n")
+    with pytest.raises(ConfigError, match=words):
+        load_tasks(kind, names, tmp_path, **how)
+
+
+@pytest.mark.parametrize("kind", ["sts", "transfer", "retrieval", "in-domain retrieval", "clusters"])
+def test_data_that_are_missing_are_named_now(kind, tmp_path):
+    names = list(STS_TASKS) if kind == "sts" else ["MR"] if kind == "transfer" else ["nowhere"]
+    with pytest.raises(DataError):
+        load_tasks(kind, names, tmp_path)
+    assert kind == "sts" or load_tasks(kind, [], tmp_path) == []
+
+
+def test_every_kind_gives_rows(tmp_path, encoders):
+    folder = tmp_path / "retrieval" / "toy"
+    (folder / "qrels").mkdir(parents=True)
+    texts = [{"_id": "1", "text": "a dog"}, {"_id": "2", "text": "two cats sleep"}]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, texts)))
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "two cats"}))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n")
+    (tmp_path / "toy.tsv").write_text("text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n")
+    asked = {
+        "sts": (["demo"], {}, {"demo"}),
+        "retrieval": (["toy"], {}, {"toy"}),
+        "in-domain retrieval": (["demo"], {}, {"demo retrieval"}),
+        "clusters": (["toy.tsv"], {"clusters": [0, 3]}, {"toy"}),
+        "pair": (["demo"], {"subset": "demo", "line": 3}, {"demo, demo, 3"}),
+    }
+    assert {*asked, "transfer", "beir", "mteb"} == {*KINDS}  # these need data, or a network
+    for kind, (names, how, tasks) in asked.items():
+        evaluations = load_tasks(kind, names, tmp_path, **how)
+        rows = pd.concat(Subject(encoders[0], {}).scores(evaluation) for evaluation in evaluations)
+        assert list(rows) == RESULT_COLUMNS and {*rows.task} == tasks and rows.value.notna().all()
+    partners = load_tasks("in-domain retrieval", ["demo"], tmp_path)
+    assert [one.name for one in partners] == ["in-domain-retrieval-first", "in-domain-retrieval-both"]
+
+
+# --- Scores ---
+
+
+def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(encoders, tiny_bert, config):
+    asked = []
+
+    def rows(encode):
+        asked.append(encode(["a dog", "a cat"]).shape)
+        return pd.DataFrame([("MR", "test", "p", "", "accuracy", 50.123456789)], columns=RESULT_COLUMNS)
+
+    evaluation = Evaluation("transfer-MR", "MR", rows)
+    run, same = runs.run(config), SentenceEncoder.from_pretrained(tiny_bert)
+    for subject in (encoders[0], encoders[1], same, run, run):
+        kept = Subject(subject, {}).scores(evaluation)
+        assert kept.value.tolist() == [50.123456789] and kept.aggregation.tolist() == [""]
+    assert len(asked) == 3
+    Subject(encoders[0], {}).scores(Evaluation("transfer-MR", "MR, another", rows))
+    Subject(run, {}).scores(Evaluation("transfer-MR", "MR, another", rows))
+    assert len(asked) == 5
+    assert len(list((paths.runs() / "scores").glob("*.csv"))) == 3 and len(list(run.folder.glob("results/*.csv"))) == 2
+
+
+def test_a_sum_takes_the_vectors_of_its_encoders(encoders, read, sentences):
+    one, two, *_ = encoders
+    both = ensemble.EncoderSum([one, two], [0.3, 0.7])
+    expected = both.encode(sentences)
+    held = {}
+    read.clear()
+    for encoder in (one, two):
+        Subject(encoder, held).encode(sentences)
+    np.testing.assert_array_equal(Subject(both, held).encode(sentences), expected)
+    assert read == ["cls", "mean"]
+    other = sentences[:7]  # other sentences are other vectors
+    np.testing.assert_allclose(Subject(both, held).encode(other), both.encode(other), atol=1e-6)
+    assert len(held) == HELD
+
+
+def test_only_the_last_vectors_are_held(encoders, read, sentences):
+    one, two, three, four = encoders
+    held = {}
+    for encoder in encoders:
+        Subject(encoder, held).encode(sentences)
+    read.clear()
+    Subject(ensemble.EncoderSum([two, three, four]), held).encode(sentences)
+    assert read == []
+    Subject(ensemble.EncoderSum([one, two]), held).encode(sentences)
+    assert read == ["cls"]
+
+
+def test_a_run_is_loaded_only_to_measure_what_is_not_kept(config, monkeypatch):
+    (evaluation,) = load_tasks("sts", ["demo"], config.data_folder())
+    run = runs.run(config)
+    expected = evaluate_sts(run.encoder().encode, [load_sts(config.data_folder(), "demo")])
+    pd.testing.assert_frame_equal(Subject(run, {}).scores(evaluation), expected)
+    monkeypatch.setattr(runs.Run, "encoder", lambda self: pytest.fail("loaded"))
+    pd.testing.assert_frame_equal(Subject(run, {}).scores(evaluation), expected)
+
+
+# --- Encoders of runs ---
+
+
+def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
+    def row(name, seed, **changes):
+        run = runs.run(config.replace(seed=seed, **changes))
+        return {"method": name, "settings": "given", "seed": seed, "run_id": run.id, "run": run}
+
+    seeds = [[row("I", seed), row("II", seed, dropout=0.2), row("TNCSE", seed, method="tncse")] for seed in (1, 2)]
+    done = pd.DataFrame([*seeds[0], *seeds[1]])
+    shown = parts(done, {"sum": ["II", "I"]})
+    names = ["I", "II", "sum", "TNCSE I", "TNCSE II", "TNCSE"]
+    assert shown.method.tolist() == names * 2 and shown.seed.tolist() == [1] * 6 + [2] * 6
+    ids = done[done.seed == 2].set_index("method").run_id
+    second = shown[shown.seed == 2].set_index("method")
+    assert second.run_id.to_dict() == {
+        "I": ids["I"], "II": ids["II"], "sum": ids["II"],
+        "TNCSE I": ids["TNCSE"], "TNCSE II": ids["TNCSE"], "TNCSE": ids["TNCSE"],
+    }  # fmt: skip
+    vectors = {name: encoder.encode(sentences[:5]) for name, encoder in second.encoder.items()}
+    np.testing.assert_allclose(vectors["TNCSE I"] + vectors["TNCSE II"], vectors["TNCSE"], atol=1e-5)
+    np.testing.assert_allclose(vectors["I"] + vectors["II"], vectors["sum"], atol=1e-5)
+    assert parts(done[:1]).method.tolist() == ["I"] and parts(done[:0]).empty
+
+
+def test_the_dev_score_behind_the_training_projection_is_that_of_that_encoder(config):
+    run = runs.run(config.replace(projection="bn_mlp"))
+    dev = evaluate_sts(run.encoder(training_head=True).encode, [load_sts(config.data_folder(), "demo", "dev")])
+    rows = projected_dev(run)
+    assert rows.value.tolist() == dev[dev.aggregation == "all"].value.tolist() and rows.split.tolist() == ["dev"]
+    assert rows.value[0] != run.metrics["dev"]
