@@ -1,16 +1,19 @@
-"""What all pictures share: style sheet, colours, axes, and the files of a picture."""
+"""What all pictures share: style sheet, colours, names, panels, and the files of a picture."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import itertools
+import textwrap
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import paths, session
@@ -22,105 +25,173 @@ METHODS = {
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "sum of stage 1": "#00695c", "NCE": "#8a6d00", "TNCSE": COLOURS[1], "JTCSE": "#59338c",
     "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72",
 }  # fmt: skip
-OTHERS = ("#2b2b2b", "#a3a300", "#e7298a", COLOURS[6], COLOURS[8])  # no method's: for what is none
-# For `set_prop_cycle`: the looks of the first, second, ... curve. A plot call overrides what it names.
-CYCLE = plt.cycler(color=COLOURS, linestyle=(["-", "--", ":", "-."] * 3)[:10], marker="osD^vP*X<>")
-OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 9}  # a legend to the right of its axes
+OTHERS = ("#e7298a", "#00a6a6", "#2b2b2b", "#a3a300", "#8c8cff", "#9c6644", "#7fbf3f")  # no method's: for what is none
+LINES, MARKERS = ("-", "--", ":", "-."), "osD^vP*X<>"
+OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "title_fontsize": 9}  # a legend right of its axes
 SCORE = "Spearman x 100 (higher is better)"
+VARIANTS = ("settings", "pooling", "sentences")  # in which rows of one method may differ
+# The files of a picture leave these columns out where all rows say the same.
+CONDITIONS = (
+    "source paper table settings pooling sentences precision device profile task split protocol aggregation group layer "
+    "step label cluster"
+)
+
+Panel = tuple[Axes, str, str, pd.DataFrame]  # axes, value of its row, its own value, and its rows of the frame
 
 
 def colour(method: str, other: str = "0.45") -> str:
-    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, SimCSE's settings"); `other` (grey) for
-    names that are no method."""
+    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, chosen"); `other` (grey) for names
+    that are no method."""
     method = method.split("\n")[0]  # what stands below is no part of the name
     name = method.split(",")[0].split(" (")[0]
     return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 
+def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour, line and marker of each name. Further variants of a method have a darker and a lighter shade of its colour."""
+    found, others = {}, itertools.cycle(OTHERS)
+    for place, name in enumerate(dict.fromkeys(names)):
+        tones = []
+        if own := colour(name, ""):
+            tones = [own, *(sns.blend_palette([own, end], 3).as_hex()[1] for end in ("black", "white"))]
+        taken = {look["color"] for look in found.values()}
+        shade = next((tone for tone in tones if tone not in taken), None) or next(others)
+        found[name] = {"color": shade, "ls": LINES[place % 4], "marker": MARKERS[place % 10]}
+    return found
+
+
+def names(frame: pd.DataFrame, *within: str, but: str = "") -> pd.Series:
+    """The methods. One whose rows in one panel differ in VARIANTS has these behind it: no mean mixes them.
+
+    within: columns by which panels differ, beside encoders. but: the variant that the picture shows anyway.
+    """
+    text = frame.method.astype(str)
+    keys = [name for name in ("source", "backbone", *within, "method") if name in frame]
+    for extra in (name for name in VARIANTS if name in frame and name not in (but, *within)):
+        differs = frame.groupby(keys, dropna=False)[extra].transform("nunique") > 1
+        form = "{:,} sentences" if extra == "sentences" else "{}"
+        words = [form.format(value) if pd.notna(value) else "" for value in frame[extra]]
+        text = text.where(~frame.method.isin(frame.method[differs]), text + ", " + words)
+    return text
+
+
+def prepared(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with what panels and lines are called: place (the backbone, behind its source where there are several),
+    encoder (the method, where there is no such column), and seed as text."""
+    place = frame.backbone.astype(str) if "backbone" in frame else pd.Series("", frame.index)
+    if "source" in frame and frame.source.nunique() > 1:
+        place = frame.source + ": " + place
+    encoder = frame.encoder if "encoder" in frame else names(frame) if "method" in frame else ""
+    seed = frame.seed.astype(str).fillna("") if "seed" in frame else ""
+    return frame.assign(place=place, encoder=encoder, seed=seed)
+
+
+def stacked(*lines: object) -> str:
+    """The lines that are not empty, one below the other."""
+    return "\n".join(filter(None, map(str, lines)))
+
+
 def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
-    """A function that draws a figure from a frame, and with `save="name"` keeps both by `save_figure`, to which `note` and
-    `source` go. The texts are texts: `$` in a sentence or in the name of an encoder begins no formula."""
+    """A function that draws a figure from a frame; it takes a title, and with `save="name"` keeps both by `save_figure`, to
+    which `note` goes. The texts are texts: `$` in a sentence begins no formula."""
 
     @functools.wraps(draw)
-    def drawn(data: object, *arguments: object, save: str = "", note: str = "", source: str = "", **options: object):
-        if save and not isinstance(data, pd.DataFrame):
-            raise TypeError(f"{draw.__name__} draws from no data frame: save its figure with `save_figure`.")
+    def drawn(frame: pd.DataFrame, *arguments, title: str = "", save: str = "", note: str = "", **options) -> Figure:
         with matplotlib.rc_context({"text.parse_math": False}):
-            fig = draw(data, *arguments, **options)
+            if not len(frame):
+                fig = plt.figure(figsize=(6, 0.5))
+                fig.text(0.01, 0.5, f"not measured yet: {title or save or draw.__name__}", va="center")
+                return fig
+            fig = draw(prepared(frame), *arguments, **options)
+            if title:
+                fig.suptitle(textwrap.fill(title, int(10.5 * fig.get_figwidth())), x=0.01, ha="left", fontsize=12)
         for axis in [axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis) if axis.get_scale() == "log"]:
             for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()):  # powers of ten are formulas
                 tick.label1.set_parse_math(True)
         if save:
-            save_figure(fig, save, data, note=note, source=source)
+            save_figure(fig, save, frame, note=note)
         return fig
 
     known = inspect.signature(draw)
-    kept = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="") for name in ("save", "note", "source")]
+    kept = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="") for name in ("title", "save", "note")]
     drawn.__signature__ = known.replace(parameters=[*known.parameters.values(), *kept])  # what Jupyter shows
     return drawn
 
 
-def panels(frame: pd.DataFrame, *, width: float, height: float, **shared: bool) -> tuple[Figure, list[tuple]]:
-    """Panels of that size in inches, one per encoder: the figure, and (axes, encoder, its rows) of each.
+def grid(
+    frame: pd.DataFrame, row: str, panel: str, width: float, height: float, *, right: float = 0, **shared: object
+) -> tuple[Figure, list[Panel]]:
+    """Panels of that size in inches: a row for each value of one column (if any), a panel for each of another.
 
-    They stand in one row; with a column backbone, each has its own row.
+    right: inches for what stands right of them. Returns: the figure and its panels.
     """
-    parts = [part for _, part in frame.groupby("backbone", sort=False)] if "backbone" in frame else [frame]
-    most = max(part.encoder.nunique() for part in parts)
-    options = {"figsize": (width * most, height * len(parts)), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
-    fig, axes = plt.subplots(len(parts), most, **options, **shared)
+    lines = list(frame.groupby(row or (lambda _: ""), sort=False))
+    most = max(part[panel].nunique() for _, part in lines)
+    size = (width * most + right, height * len(lines))
+    fig, axes = plt.subplots(len(lines), most, figsize=size, squeeze=False, **shared)
     filled = []
-    for row, part in zip(axes, parts, strict=True):
-        groups = part.groupby("encoder", sort=False)
-        start = f"{part.backbone.iloc[0]}: " if len(parts) > 1 else ""
-        filled += [(ax, f"{start}{encoder}", rows) for ax, (encoder, rows) in zip(row, groups, strict=False)]
-        for ax in row[len(groups) :]:
-            ax.set_visible(False)
+    for line, (name, part) in zip(axes, lines, strict=True):
+        panels = list(part.groupby(panel, sort=False))
+        filled += [(ax, name, value, rows) for ax, (value, rows) in zip(line, panels, strict=False)]
+        for ax in line[len(panels) :]:
+            ax.remove()
     return fig, filled
 
 
-def backbone_panels(
-    frame: pd.DataFrame, *, width: float, height: float, stacked: bool = False
-) -> tuple[Figure, list[tuple]]:
-    """A row of panels (stacked: a column) of that size in inches, one per value of the column backbone, or one where there
-    is no such column: the figure, and (axes, backbone, its rows) of each."""
-    groups = list(frame.groupby("backbone", sort=False)) if "backbone" in frame else [("", frame)]
-    shape = (len(groups), 1) if stacked else (1, len(groups))
-    options = {"figsize": (width * shape[1], height * shape[0]), "squeeze": False, "subplot_kw": {"prop_cycle": CYCLE}}
-    fig, axes = plt.subplots(*shape, **options)
-    return fig, [(ax, backbone, rows) for ax, (backbone, rows) in zip(axes.flat, groups, strict=True)]
+def is_first(ax: Axes) -> bool:
+    """Whether a panel is the first of its row."""
+    return ax.get_subplotspec().is_first_col()
 
 
-def widen(ax: plt.Axes, least: float = 5) -> None:
-    """Give the axis of scores at least `least` points: a narrower one would make noise look like an effect."""
-    low, high = ax.get_ylim()
+def widen(ax: Axes, least: float, axis: str = "y") -> None:
+    """Give an axis at least this length: a shorter one would make noise look like an effect."""
+    low, high = getattr(ax, f"get_{axis}lim")()
     if high - low < least:
-        ax.set_ylim((low + high - least) / 2, (low + high + least) / 2)
+        getattr(ax, f"set_{axis}lim")((low + high - least) / 2, (low + high + least) / 2)
 
 
-def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, note: str = "", source: str = "") -> Path:
+def draw_floors(ax: Axes, floors: pd.DataFrame | None, rows: pd.DataFrame, axis: str = "y") -> str:
+    """A dashed line for each score that the rows of a panel have to beat, and a text that names them. Scores of the demo, on
+    sentences of its own, have no floor.
+
+    floors: name, value, perhaps backbone.
+    """
+    if floors is None or ("source" in rows and rows.source.str.contains("demo").all()):
+        return ""
+    if "backbone" in floors and "backbone" in rows:
+        floors = floors[floors.backbone.isin(rows.backbone)]
+    ax.autoscale(axis=axis)  # the lines belong into the picture
+    for value in floors.value:
+        (ax.axhline if axis == "y" else ax.axvline)(value, color="0.3", ls="--", lw=1, zorder=1)
+    return stacked(*(f"dashed: {floor.name}, {floor.value:.2f}" for floor in floors.itertuples()))
+
+
+def description(data: pd.DataFrame) -> str:
+    """Where the numbers come from: the profiles in the column `source`, else that of this run."""
+    sources = data.source.unique() if "source" in data else [session.profile]
+    sources = [name.removeprefix("this run, ") for name in sources]
+    return "; ".join(dict.fromkeys(f"profile {name}" if name in paths.PROFILES else name for name in sources))
+
+
+def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, note: str = "") -> Path:
     """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers) to the profile's folder of figures (that of
     `lib.setup`), return the first; the same run gives the same bytes.
 
     Args:
-        data: the plotted numbers; floats are written with six significant digits.
+        data: the plotted numbers; written without conditions that are the same in all rows, with six significant digits.
         note: protocol, split, seeds; stands with the source under the picture and in the description of the files.
-        source: where the numbers come from, when that is not this run of the profile.
 
     Raises:
         DataError: the folder cannot be written.
     """
-    folder = paths.figures(session.profile)
-    description = (source or f"profile {session.profile}") + (f"; {note}" if note else "")
-    fig.text(0, -0.015, description, va="top", fontsize=9, color="0.4", parse_math=False)
-    png, svg = (
-        {"Software": None, "Description": description},
-        {"Date": None, "Creator": None, "Description": description},
-    )
-    with paths.whole_file(folder / f"{name}.png") as new:
-        fig.savefig(new, format="png", metadata=png)
-    with paths.whole_file(folder / f"{name}.svg") as new, matplotlib.rc_context({"svg.hashsalt": name}):
-        fig.savefig(new, format="svg", metadata=svg)
+    folder, text = paths.figures(session.profile), "; ".join(filter(None, [description(data), note]))
+    below = {"va": "top", "fontsize": 9, "color": "0.4", "parse_math": False}
+    fig.text(0, -0.015, textwrap.fill(text, int(13 * fig.get_figwidth())), **below)
+    for kind, fields in {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}.items():
+        with paths.whole_file(folder / f"{name}.{kind}") as new, matplotlib.rc_context({"svg.hashsalt": name}):
+            fig.savefig(new, format=kind, metadata=fields | {"Description": text})
+    same = [column for column in CONDITIONS.split() if column in data and data[column].nunique(dropna=False) == 1]
     with paths.whole_file(folder / f"{name}.csv") as new:
-        data.to_csv(new, index=False, float_format="%.6g", lineterminator="\n")
+        numbers = data.drop(columns=["run_id", *same], errors="ignore")
+        numbers.to_csv(new, index=False, float_format="%.6g", lineterminator="\n")
     return folder / f"{name}.png"

@@ -1,0 +1,259 @@
+"""Where sentences and tokens lie: the plane of alignment and uniformity, matrices, pairs, densities, maps of texts."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from scipy.optimize import linear_sum_assignment
+
+from lib.figures.style import SCORE, colour, drawing, grid, is_first, looks, stacked
+
+
+@drawing
+def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
+    """Alignment against uniformity, the lower left is good, a panel for each backbone: a path for each method from its first
+    step to its last, with a dot for each seed and a large symbol for their mean. Names stand beside the panel.
+
+    Args:
+        frame: method or encoder; metric and value, or columns alignment and uniformity; perhaps step, seed, backbone, ...
+        score: a further metric or column, which colours the large symbols.
+    """
+    frame = frame.assign(step=frame.step.fillna(0) if "step" in frame else 0)
+    wanted = ["uniformity", "alignment", *[score] * bool(score)]
+    if "metric" in frame:
+        keys = ["place", "encoder", "step", "seed"]
+        frame = frame.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
+    frame = frame.dropna(subset=wanted)
+    is_path, look = frame.step.nunique() > 1, looks(frame.encoder)
+    most = frame.groupby("place").encoder.nunique().max()
+    width, height = 3.6 + 0.07 * frame.encoder.str.len().max(), max(3.6, 1.3 + 0.19 * most) + (0.7 if score else 0)
+    fig, panels = grid(frame, "", "place", width, height)
+    scale = {"vmin": frame[score].min(), "vmax": frame[score].max(), "cmap": "viridis"} if score else {}
+    for ax, _, place, part in panels:
+        ends, shades = {}, {}
+        for name, rows in part.groupby("encoder", sort=False):
+            shade = shades[name] = look[name]["color"] if is_path else colour(name)
+            path, last = rows.groupby("step")[wanted].mean(), rows.sort_values("step").groupby("seed").tail(1)
+            mean = ends[name] = last[wanted].mean()
+            ax.plot(path.uniformity, path.alignment, color=shade, marker=".", ms=4, lw=1)
+            ax.plot(last.uniformity, last.alignment, color=shade, marker="o", ms=4, mew=0, ls="", alpha=0.6)
+            fill = scale | {"c": [mean[score]]} if score else {"color": shade}
+            marker = look[name]["marker"] if is_path else "s"
+            symbols = ax.scatter(*mean[:2], s=50, marker=marker, edgecolors="k", lw=0.6, zorder=3, **fill)
+            if is_path:
+                ax.plot(path.uniformity.iloc[0], path.alignment.iloc[0], "o", ms=9, mfc="none", mec="k", mew=0.8)
+        ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+        ax.set_title(stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
+        ax.margins(0.08)
+        ax.xaxis.set_major_locator(MaxNLocator(5))
+        _name_beside(ax, pd.DataFrame(ends).T, shades, apart=13 / 72 / (height - (1.8 if score else 1.1)))
+    if score:
+        fig.colorbar(symbols, ax=[ax for ax, *_ in panels], label=SCORE, location="bottom", aspect=40)
+    return fig
+
+
+def _name_beside(ax: Axes, ends: pd.DataFrame, shades: Mapping[str, str], *, apart: float) -> None:
+    """The names in a column right of the axes, each with a line to its point, at least `apart` of the axes' height from each
+    other; call after the limits are set."""
+    ends = ends.sort_values("alignment")
+    steps, (low, high) = apart * np.arange(len(ends)), ax.get_ylim()
+    heights = np.maximum.accumulate((ends.alignment - low) / (high - low) - steps)
+    heights = np.clip(heights, 0, max(0, 1 - steps[-1])) + steps
+    for (name, point), height in zip(ends.iterrows(), heights, strict=True):
+        arrow = {"arrowstyle": "-", "lw": 0.7, "color": shades[name], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
+        text = {"xytext": (1.04, height), "textcoords": "axes fraction", "va": "center", "fontsize": 9}
+        ax.annotate(name, (point.uniformity, point.alignment), **text, arrowprops=arrow, annotation_clip=False)
+
+
+def cells(matrices: Mapping[str, np.ndarray]) -> pd.DataFrame:
+    """The frame of `heatmaps` (encoder, row, column, value) from a matrix for each name."""
+    frames = {name: pd.DataFrame(np.asarray(matrix)).stack() for name, matrix in matrices.items()}
+    return pd.concat(frames, names=["encoder", "row", "column"]).rename("value").reset_index()
+
+
+@drawing
+def heatmaps(
+    frame: pd.DataFrame,
+    labels: Sequence[str],
+    *,
+    annotate: bool = False,
+    limits: tuple[float, float] | None = None,
+    label: str = "",
+    xlabel: str = "",
+) -> Figure:
+    """A value for every two tokens or sentences: a panel for each encoder; with a column layer a row for each encoder, a
+    panel for each layer.
+
+    Args:
+        frame: encoder or method, row, column (positions from 0), value; perhaps layer, backbone.
+        labels: the tokens or sentences.
+        annotate: write the values into the panels, in place of a scale beside them, which `label` names.
+        limits: of the colours. None: 0 and 1 where annotated, else what lies off the diagonal, but for the largest hundredth.
+    """
+    is_deep, n = "layer" in frame, len(labels)
+    if is_deep:
+        frame["place"], frame["encoder"] = frame.place + "\n" + frame.encoder, frame.layer
+    apart = frame.value[frame.row != frame.column]
+    low, high = limits or ((0, 1) if annotate else (apart.min(), apart.quantile(0.99)))
+    is_long = is_deep or max(map(len, labels)) > 12  # then numbers stand below the panels
+    texts = [f"{number} {text}" if is_long else text for number, text in enumerate(labels, start=1)]
+    texts = ["\n".join(textwrap.wrap(text, 46, max_lines=2, placeholder=" …")) for text in texts]
+    across, every = range(1, n + 1) if is_long else labels, max(1, n // 4) if is_deep else 1
+    wide, high_each = (0.5, 0.38) if annotate else (0.09, 0.16) if is_deep else (0.17, 0.17)
+    height = max(high_each * n, 0.7) + (0.5 if is_long else 0.9)
+    right = 0.5 + 0.075 * max(len(line) for text in texts for line in text.split("\n")) + (0 if annotate else 0.7)
+    fig, panels = grid(frame, "place", "encoder", max(wide * n, 0.75) + 0.35, height, right=right)
+    look = {"annot": annotate, "fmt": ".2f", "annot_kws": {"size": 9}, "cmap": "viridis", "vmin": low, "vmax": high}
+    for ax, line, panel, part in panels:
+        matrix = part.pivot(index="row", columns="column", values="value")
+        sns.heatmap(matrix, **look, cbar=False, xticklabels=False, yticklabels=False, ax=ax)
+        ax.set(xlabel="", ylabel=line.strip() if is_first(ax) else "", title=f"layer {panel}" if is_deep else panel)
+        ax.set_xticks(np.arange(0, n, every) + 0.5, across[::every], rotation=0 if is_long else 90)
+        ax.set_yticks(np.arange(n) + 0.5, texts if is_first(ax) else [""] * n, rotation=0)
+    fig.supxlabel(xlabel, fontsize=10)
+    if not annotate:
+        extend = "max" if frame.value.max() > high else "neither"
+        fig.colorbar(ax.collections[0], ax=fig.axes, shrink=0.8, extend=extend, aspect=25, label=label)
+    return fig
+
+
+@drawing
+def scatter(
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    group: str = "",
+    hue: str = "",
+    panel: str = "encoder",
+    row: str = "place",
+    centroids: bool = False,
+    bins: int = 0,
+    shared: bool = True,
+    xlabel: str = "",
+    ylabel: str = "",
+) -> Figure:
+    """Dots in a plane, a panel for each encoder and a row of panels for each backbone; above each its rank correlation.
+
+    Args:
+        frame: encoder or method, x, y; perhaps group, backbone, ...
+        group: column of what has a colour and a rank correlation of its own: one over all would mostly say how far apart the
+            groups lie.
+        hue: column of what has a colour alone, such as "method".
+        panel, row: columns of what has a panel and a row, in place of encoders and backbones.
+        centroids: the mean of each group and a line between them, in place of correlations.
+        bins: darker cells in place of dots, this many each way, with the diagonal and Pearson's correlation.
+        shared: the same axes in all panels (with bins: of a row).
+    """
+    kind = group or hue
+    frame["kind"] = frame[kind].astype(str) if kind else ""
+    side, share = (1.7, "row") if bins else (3.0, shared)
+    right = 0.6 + 0.08 * frame.kind.str.len().max() if kind else 0.4
+    fig, panels = grid(frame, row, panel, side, side, right=right, sharex=share, sharey=share)
+    look, marks = looks(frame.kind), {}
+    for ax, line, name, part in panels:
+        above = str(name)
+        if bins:
+            values = frame.loc[frame[row] == line, [x, y]].to_numpy()
+            edges = np.linspace(values.min(), values.max(), bins + 1)
+            ax.hist2d(part[x], part[y], bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
+            ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
+            ax.grid(False)
+            above = stacked(above if ax.get_subplotspec().is_first_row() else "", f"ρ {part[x].corr(part[y]):.2f}")
+        found = [] if group else [f"{part[x].corr(part[y], method='spearman'):.2f}"]
+        for one, dots in part.groupby("kind", sort=False) if not bins else ():
+            style = look[one] if kind else {"color": colour(above), "marker": "o"}
+            fill = {"mfc": "none", "ms": 6} if hue else {"mew": 0, "ms": 4, "alpha": 0.5}
+            (marks[one],) = ax.plot(dots[x], dots[y], **style | fill | {"ls": ""})
+            found += [f"{one} {dots[x].corr(dots[y], method='spearman'):.2f}"] if group else []
+        if centroids:
+            means = part.groupby("kind", sort=False)[[x, y]].mean()
+            (marks["mean of each group"],) = ax.plot(means[x], means[y], "ks-", ms=7, mec="w")
+        elif not bins:
+            above = stacked(above, *textwrap.wrap(f"rank correlation: {', '.join(found)}", 34))
+        ax.set_title(above)
+        if is_first(ax):
+            ax.set_ylabel(stacked(line if row == "place" else f"{row} {line}", "" if bins else ylabel or y))
+        ax.locator_params(nbins=3 if bins else 4)
+    fig.supxlabel(xlabel or x, fontsize=10)
+    if bins:
+        fig.supylabel(ylabel or y, fontsize=10)
+    elif kind:
+        fig.legend(marks.values(), marks, loc="outside right center")
+    return fig
+
+
+@drawing
+def densities(frame: pd.DataFrame, *, x: str = "cosine") -> Figure:
+    """The distribution of cosines in each group of gold scores, with its quartiles, a panel for each encoder.
+
+    frame: encoder or method, group, x; perhaps backbone.
+    """
+    fig, panels = grid(frame, "place", "encoder", 3.6, 3.0, sharex=True, sharey=True)
+    for ax, place, name, part in panels:
+        sns.violinplot(
+            part, x=x, y="group", hue="group", palette="viridis", dodge=False, cut=0, inner="quart", density_norm="width",
+            width=0.9, linewidth=0.8, legend=False, inner_kws={"marker": ""}, ax=ax,
+        )  # fmt: skip
+        ax.set(title=name, xlabel="cosine similarity", ylabel=stacked(place, "gold score"))
+    return fig
+
+
+@drawing
+def text_map(frame: pd.DataFrame) -> Figure:
+    """A map of texts, a panel for each encoder.
+
+    With labels, each has a colour. With clusters too, a second row has what K-Means found, in the colours of the labels with
+    which they share most texts (one to one; clusters beyond the number of labels are grey), and the mean place of each. With
+    ranks in place of both, the nearest texts are numbered, and named below the map.
+
+    frame: encoder or method, x, y; label and perhaps cluster, or text and rank (from 1, else missing).
+    """
+    if frame.place.nunique() > 1:
+        frame["encoder"] = frame.place + "\n" + frame.encoder
+    if "rank" in frame:
+        return _nearest(frame)
+    labels = sorted(frame.label.unique(), key=lambda one: (int(one) if str(one).isdigit() else 0, str(one)))
+    shades = dict(zip(labels, sns.color_palette("husl", len(labels)).as_hex(), strict=True))
+    parts = [frame.assign(line="labels", shade=frame.label.map(shades))]
+    if "cluster" in frame and frame.cluster.notna().all():
+        for _, part in frame.groupby("encoder", sort=False):
+            common = pd.crosstab(part.cluster, part.label)
+            rows, columns = linear_sum_assignment(-common.to_numpy())  # with as many common texts as possible
+            match = {common.index[i]: shades[common.columns[j]] for i, j in zip(rows, columns, strict=True)}
+            parts.append(part.assign(line="K-Means (X: mean place)", shade=[match.get(c, "0.6") for c in part.cluster]))
+    columns = 1 + (len(labels) > 12)
+    right = (0.5 + 0.08 * max(len(str(one)) for one in labels)) * columns
+    fig, panels = grid(pd.concat(parts), "line", "encoder", 2.4, 2.4, right=right)
+    for ax, line, name, part in panels:
+        ax.scatter(part.x, part.y, c=part.shade, s=6 if len(part) < 5000 else 1, linewidths=0)
+        for _, points in part.groupby("cluster") if line != "labels" else ():
+            ax.plot(points.x.mean(), points.y.mean(), "X", ms=7, color=points.shade.iloc[0], mec="k", mew=0.7)
+        ax.set(xticks=[], yticks=[], title=name if line == "labels" else "", ylabel=line if is_first(ax) else "")
+    dots = [plt.Line2D([], [], ls="", marker="o", ms=5, mew=0, color=shades[one]) for one in labels]
+    fig.legend(dots, labels, loc="outside right center", ncols=columns)
+    return fig
+
+
+def _nearest(frame: pd.DataFrame) -> Figure:
+    """`text_map` with ranks."""
+    fig, panels = grid(frame, "", "encoder", 4.2, 3.9)
+    for ax, _, name, part in panels:
+        near = part.dropna(subset="rank").sort_values("rank")
+        ax.plot(part.x, part.y, ls="", marker="o", ms=2.4, mew=0, color="0.75")
+        ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=colour("SimCSE"))
+        texts = []
+        for rank, text, *at in near[["rank", "text", "x", "y"]].itertuples(index=False):
+            ax.annotate(f"{rank:.0f}", at, (4, 3), textcoords="offset points", fontsize=9)
+            texts.append(textwrap.shorten(f"{rank:.0f}. {text}", 56, placeholder=" …"))
+        ax.set(title=name, xticks=[], yticks=[])
+        ax.set_xlabel("\n".join(texts), loc="left", fontsize=9)
+    return fig
