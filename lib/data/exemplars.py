@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from lib import paths
 from lib.checks import DataError
@@ -12,18 +12,12 @@ from lib.data.files import is_text, read_lines, read_table
 
 FOLDER = paths.root() / "lib" / "assets" / "redundancy"
 PUNCTUATION = string.punctuation + "“”‘’«»–—…"
-WORDS, AT_LEAST, LONGEST = 300, 2, 32  # words of the list; uses of each in a pool; words of a sentence
+AT_LEAST, LONGEST = 2, 32  # uses of each word in a pool; words of a sentence
 
 
 def words_of(sentence: str) -> list[str]:
     """What white space separates, without punctuation at its ends; case counts (York, King)."""
     return [word for word in (part.strip(PUNCTUATION) for part in sentence.split()) if word]
-
-
-def count_words(sentences: Iterable[str], size: int = WORDS) -> list[tuple[str, int]]:
-    """The most frequent words and their counts, the most frequent first; equal counts in alphabetical order."""
-    counts = Counter(word for sentence in sentences for word in words_of(sentence))
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:size]
 
 
 def load_words(file: str = "") -> tuple[str, ...]:

@@ -1,15 +1,12 @@
-"""3R's words and pool: counting, the shipped files, the checker and its commands."""
+"""3R's words and pool: the shipped files, the checker and its commands."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
 from lib.checks import DataError
 from lib.data import __main__ as command
-from lib.data.exemplars import count_words, load_pool, load_words, pool_faults, words_of
-from lib.data.files import read_lines
+from lib.data.exemplars import load_pool, load_words, pool_faults, words_of
 
 
 def test_words_keep_their_case_and_lose_the_punctuation_at_their_ends():
@@ -23,17 +20,6 @@ def test_words_keep_their_case_and_lose_the_punctuation_at_their_ends():
         "3,000",
         "points",
     ]
-    assert count_words(["the cat, the dog", "The dog"], 2) == [("dog", 2), ("the", 2)]
-
-
-HEAD = Path(os.environ.get("CSE_DATA", "/no/such/folder")) / "wiki" / "wiki1m_head.txt"
-
-
-@pytest.mark.skipif(not HEAD.is_file(), reason="needs CSE_DATA with the first lines of SimCSE's Wikipedia file")
-def test_the_frequent_words_of_the_papers_own_text_come_in_the_papers_order():
-    ranks = {word: rank for rank, (word, _) in enumerate(count_words(read_lines(HEAD)))}
-    printed = ["the", "of", "in", "and", "a", "to", "was", "is", "on", "as", "before", "members", "head"]  # Section 3.1
-    assert sorted(printed, key=ranks.get) == printed
 
 
 def test_the_shipped_pool_is_one():
@@ -62,13 +48,6 @@ def test_a_bad_pool_is_refused_with_what_is_wrong(tmp_path, capsys):
     ]:
         assert command.main(arguments) == 2
         assert re.search(words_said, capsys.readouterr().err)
-
-
-def test_counting_from_the_command_line(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("the cat sees the dog.\n")
-    (tmp_path / "b.txt").write_text("the end\n")
-    assert command.main(["count-words", str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]) == 0
-    assert capsys.readouterr().out.splitlines()[:3] == ["word,count", "the,3", "cat,1"]
 
 
 def test_files_that_are_none(tmp_path):
