@@ -12,7 +12,7 @@ export PYTHONHASHSEED = 0
 # no Python files of the user's home may stand in for what is pinned here
 export PYTHONNOUSERSITE = 1
 
-.PHONY: help setup reproduce test notebooks coverage lint lab bench published clean
+.PHONY: help setup reproduce test notebooks coverage results lint lab bench published clean
 
 help:
 	@echo "make reproduce   run every notebook in the demo profile, offline, and write the HTML report"
@@ -22,6 +22,7 @@ help:
 	@echo "make published   score all-MiniLM-L6-v2 and compare with its published scores (DATA=<folder>)"
 	@echo "make notebooks   execute the notebooks in place with the demo defaults, to commit their outputs"
 	@echo "make coverage    write COVERAGE.md: every table and figure of every paper, and where it is"
+	@echo "make results     write RESULTS.md: every measured table"
 
 setup: $(VENV)/.installed
 
@@ -56,6 +57,9 @@ notebooks: setup
 
 coverage: setup
 	$(BIN)/python -m lib.batch.coverage
+
+results: setup
+	$(BIN)/python -m lib.batch.measured
 
 lab: setup
 	$(BIN)/jupyter lab notebooks/0_start_here.ipynb

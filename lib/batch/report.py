@@ -3,6 +3,7 @@ is loaded from a network, and it can be moved as a folder."""
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from PIL import Image
 
-from lib import paths, session
+from lib import paths, results, session
 from lib.analysis import claims, papers
 from lib.batch.jobs import ending
 from lib.batch.parameters import one_line
@@ -123,7 +124,7 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
             partial.write_text(bodies[page.name], encoding="utf-8")
     shown = leaderboard.source(profile)
     judged = claims.verdicts(shown)
-    overview = claims.overview(judged)
+    overview = claims.table(profile=shown, least=3)
     template = jinja2.Environment(autoescape=True).from_string(_asset("report.html.j2"))
     text = template.render(
         profile=profile,
@@ -133,9 +134,12 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
         html=lambda markdown: _html(markdown, pages),
         shown=shown,
         counts=claims.counts(judged),
-        meaning=claims.__doc__,
-        papers=[(papers.load(name), rows.to_dict("records")) for name, rows in overview.groupby("paper", sort=False)],
-        encoders=[name for name in overview if name in set(judged.backbone)],
+        meaning=f"{claims.__doc__}\n\n{inspect.getdoc(results.verdict).partition('Args:')[0]}",
+        papers=[
+            (papers.load(name), rows.reset_index().to_dict("records"))
+            for name, rows in overview.groupby("paper", sort=False)
+        ],
+        encoders=[name for name in overview if name not in ("published", "verdict")],
         figures=_figures(profile, pages, target / "figures"),
         versions=", ".join(f"{name} {version}" for name, version in session.versions().items()),
         commit=session.git_commit(),

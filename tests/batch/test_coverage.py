@@ -1,4 +1,5 @@
-"""The papers' sheets list every table and figure, the sections they name exist, and COVERAGE.md is what they say."""
+"""The papers' sheets list every table and figure, the sections they name exist, and COVERAGE.md and README.md are what they
+and the verdicts say."""
 
 import re
 
@@ -6,7 +7,7 @@ import nbformat
 import pytest
 
 from lib import paths
-from lib.analysis import papers
+from lib.analysis import claims, papers
 from lib.batch import coverage
 
 SHEETS = papers.sheets()
@@ -63,11 +64,14 @@ def test_a_slot_names_one_section_of_the_notebook_and_the_notebook_shows_the_app
     assert sum(f'papers.appendix("{paper}")' in cell.source for cell in cells) == 1
 
 
-def test_the_status_table_counts_what_the_sheets_list():
+def test_the_status_table_counts_the_verdicts_that_are_computed():
     page = (paths.root() / "README.md").read_text(encoding="utf8")
-    rows = re.findall(r"^\| .* \| not run \| (\d+), (\d+), (\d+) \|$", page, flags=re.M)
-    counts = papers.coverage().loc[sorted(SHEETS, key=lambda paper: papers.load(paper)["notebook"])]
-    assert [[*map(int, row)] for row in rows] == counts[["all", "demo", "small"]].to_numpy().tolist()
+    head, *rows = re.findall(r"^\| (?:claims of the paper on|[^|]+(?= \| \d+ \| \d)) \| (.*) \|$", page, flags=re.M)
+    counts = claims.counts(claims.verdicts("small")).loc[
+        sorted(SHEETS, key=lambda paper: papers.load(paper)["notebook"])
+    ]
+    assert head.split(" | ") == list(counts)
+    assert [[*map(int, row.split(" | "))] for row in rows] == counts.to_numpy().tolist()
 
 
 def test_identities():

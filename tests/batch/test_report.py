@@ -15,7 +15,7 @@ from nbformat import v4
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from lib import paths, session
+from lib import paths, results, session
 from lib.analysis import claims
 from lib.batch import report
 
@@ -74,20 +74,20 @@ def draw(path: Path, source: str) -> None:
 
 @pytest.fixture(scope="module")
 def judged():
-    """Verdicts on four claims, in place of two seconds of computing."""
-    found = [(claims.HOLDS, 2.5, 5), (claims.INSIDE, 0.25, 2), (claims.CONTRADICTED, -2.5, 3)]
+    """Verdicts on four claims, in place of seconds of computing."""
+    found = [(results.HOLDS, 2.5, 5), (results.NO_GAIN, 0.25, 2), (results.CONTRADICTED, -2.5, 3)]
     rows = []
-    for claim, (verdict, gain, seeds) in zip(claims.load()[:4], [*found, (claims.NOT_RUN, None, None)], strict=True):
+    for claim, (verdict, gain, seeds) in zip(claims.load(), [*found, (results.NOT_MEASURED, None, None)], strict=False):
         row = {name: getattr(claim, name) for name in claims.LABELS} | {"part": "", "verdict": verdict}
         if seeds:
-            row |= {"backbone": "mini", "gain": gain, "low": gain - 1, "high": gain + 1, "seeds": seeds}
-        rows.append({"backbone": ""} | row)
-    return pd.DataFrame(rows)
+            row |= {"backbone": "mini", "mean": 60.0, "gain": gain, "low": gain - 1, "high": gain + 1, "seeds": seeds}
+        rows.append(row)
+    return pd.DataFrame(rows, columns=claims.COLUMNS)
 
 
 @pytest.fixture
 def verdicts(monkeypatch, judged):
-    monkeypatch.setattr(claims, "verdicts", lambda profile: judged)
+    monkeypatch.setattr(claims, "verdicts", lambda profile, paper="": judged)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,9 @@ def written(tmp_path_factory, judged):
         patch.setenv("CSE_RUNS", str(folder / "runs"))
         patch.setenv("CSE_FIGURES", str(folder / "figures"))
         patch.setattr(session, "git_commit", lambda: "abc1234")
-        patch.setattr(claims, "verdicts", {"small": judged}.get)  # the demo's numbers are no results
+        patch.setattr(
+            claims, "verdicts", lambda profile, paper="": {"small": judged}[profile]
+        )  # the demo's are no results
         index = report.write("demo", notebooks)
     assert index == folder / "runs" / "report" / "demo" / "index.html"
     return index.parent
@@ -138,12 +140,17 @@ def test_the_index(written):
     assert re.findall(r'<span class="([^"]+)">([^<]+)</span><br>', index) == [
         ("finished", "finished"), ("failed", "failed"), ("not finished", "not finished"),
     ]  # fmt: skip
-    assert re.findall(r'<b class="([^"]+)">([^<]+)</b>([^<]*)', index) == [
-        ("holds", "holds", ": +2.50 [1.50, 3.50], 5 seeds"),
-        ("same-sign", "same sign, inside the spread", ": +0.25 [-0.75, 1.25], 2 seeds"),
-        ("contradicted", "contradicted", ": -2.50 [-3.50, -1.50], 3 seeds"),
-        ("not-run", "not run", ""),
+    found = re.findall(r'<td data-of="mini">([^<]*)</td>\s*<td data-of="Verdict"><b class="([^"]+)">([^<]+)<', index)
+    assert found == [
+        ("+2.50 [1.50, 3.50], 5 seeds", "holds", "holds"),
+        ("+0.25 [-0.75, 1.25], 2 seeds", "no-gain-worth-having", "no gain worth having"),
+        ("-2.50 [-3.50, -1.50], 3 seeds", "contradicted", "contradicted"),
+        ("", "not-measured", "not measured"),
     ]
+    counted = re.search(r"<tr><td>simcse</td>(.*)</tr>", index)[1]
+    assert re.findall(r"<td>(\d)</td>", counted) == ["1", "0", "1", "0", "1", "0", "1"]
+    assert "results/small/" in index and "the numbers of profile demo are no results" in index
+    assert "on two encoders the interval lies above 0" in index, "what the words mean"
 
 
 def test_figures_stand_with_their_notebook_and_say_where_their_numbers_are_from(written):

@@ -1,0 +1,82 @@
+"""RESULTS.md: every measured table, with the conditions of its rows, from the published rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lib import paths, results
+from lib.analysis import claims, papers
+from lib.checks import ConfigError
+
+HEAD = """# What was measured
+
+Made from `results/` by `make results`; nothing is written here by hand. Profile small: real data, small encoders; *mean ± deviation (seeds)*. Scores of STS are Spearman x 100 on the test
+pairs, aggregation all, averaged over the seven tasks; below them, the gain over SimCSE of the same paper under the same conditions, with the same seeds, and its 95 % interval (Student's t over
+seeds). *settings*: given, chosen (by dev scores), or what was changed. Floors, the best untrained reading of each encoder: FLOORS.
+"""
+KEYS = ["table", "sentences", "pooling", "settings", "method"]
+
+
+def text(profile: str = "small") -> str:
+    """The page, with a section for each paper."""
+    low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
+    sections = [HEAD.replace("FLOORS", low)]
+    for paper in papers.sheets():
+        found = results.rows(profile, paper=paper)
+        sections.append(f"## {papers.load(paper)['paper']}\n")
+        sections.append(_markdown(claims.table(paper, profile).reset_index().drop(columns="paper", errors="ignore")))
+        is_sts = results.sts(found).index
+        sections += ["### STS, average of seven tasks\n", _markdown(_sts(found.loc[is_sts]))]
+        others = found.drop(index=is_sts)
+        others = others[~others.aggregation.isin(["mean", "wmean"]) & ~((others.metric == "accuracy") & (others.split == "dev"))]
+        sections += ["### Everything else\n", _markdown(_means(others, [*KEYS, "task", "split", "metric"]))]
+    return "\n".join(sections)
+
+
+def _sts(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row for each table, number of sentences, settings and method, a column for each encoder."""
+    gained: dict[Any, str] = {}
+    for over in ({"method": "SimCSE"}, {"method": "SimCSE", "settings": "given"}):
+        try:
+            found = results.compare(rows, over, ["backbone", *KEYS]).dropna(subset="gain")
+        except ConfigError:  # of two devices, say
+            continue
+        for row in found.itertuples():
+            gained.setdefault(row.Index, f"<br>{claims.cell(row).rpartition(', ')[0]}")
+    table = _means(results.averages(rows), KEYS, gained)
+    return table
+
+
+def _means(rows: pd.DataFrame, keys: list[str], below: dict[Any, str] | None = None) -> pd.DataFrame:
+    cells = {}
+    for key, part in rows.groupby(["backbone", *keys], sort=False, dropna=False):
+        number, spread = part.value, f" ± {part.value.std():.2f}" if len(part) > 1 else ""
+        cells[key] = f"{number.mean():.2f}{spread} ({len(part)})" + (below or {}).get(key, "")
+    frame = pd.Series(cells, dtype=object).rename_axis(["backbone", *keys]).unstack("backbone", sort=False)
+    frame = frame.sort_index(level=["table", "sentences"], sort_remaining=False).reset_index()
+    return frame.assign(sentences=frame.sentences.map(lambda number: "" if pd.isna(number) else f"{number:,.0f}"))
+
+
+def _markdown(frame: pd.DataFrame) -> str:
+    """As a Markdown table, missing cells empty."""
+    frame = frame.astype(object).where(frame.notna(), "")
+    rows = [
+        map(str, frame.columns),
+        ["---"] * frame.shape[1],
+        *(map(str, row) for row in frame.itertuples(index=False)),
+    ]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows) + "\n"
+
+
+def write() -> Path:
+    """Write the page to the repository."""
+    path = paths.root() / "RESULTS.md"
+    path.write_text(text(), encoding="utf8")
+    return path
+
+
+if __name__ == "__main__":
+    print(write())
