@@ -8,12 +8,14 @@ rtd_weight it is also DiffCSE (Table 12). Where paper and code disagree, the def
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, check_choice, check_range
+from lib.checks import ConfigError, check_choice, check_range, check_seeds
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
@@ -55,6 +57,39 @@ ABLATIONS = {  # what Tables 4 to 6 change, and where paper and code, or two scr
     "tanh layer": {"projection": "train_only"},
     "no projection": {"projection": "none"},
 }
+
+
+def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
+    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. Without
+    steps of stage 1 there is none.
+
+    Raises:
+        ConfigError: there are no seeds, or one of ablation_seeds is among them.
+    """
+    check_seeds(parameters["seeds"], parameters["ablation_seeds"], "ablation_seeds", others=parameters["rtd_seeds"])
+    rate, share, weight = (parameters[name] for name in ("learning_rate", "auxiliary_probability", "auxiliary_weight"))
+    simcse = {"method": "simcse", "projection": parameters["projection"]}
+    diffcse = simcse | {"method": "diffcse"} | {name: parameters[name] for name in ("rtd_weight", "generator")}
+    ours, alone = "InfoCSE", {"rtd_weight": 0.0}
+    size, steps = parameters["stage_one_batch"], parameters["stage_one_steps"]
+    text = {"corpus": parameters["stage_one_corpus"], "corpus_size": steps * size, "batch_size": size}
+    first = {"stage 1 alone": STAGE_ONE | text | {"max_steps": steps, "eval_every": steps}}
+    switches = {(ours, name): alone | change for name, change in ({"given": {}} | ABLATIONS).items()}
+    shares, weights = {share, *parameters["mask_rates"]}, {0.0, weight, *parameters["auxiliary_weights"]}
+    return {
+        "stage 1": first if steps else {},
+        "Table 2": {"SimCSE": simcse, ours: alone},
+        "Table 12": {"DiffCSE": diffcse, "InfoCSE + RTD": {}},
+        "Tables 4 to 6": switches | {("SimCSE", "MLM on the encoder, weight 0.1"): simcse | {"mlm_weight": 0.1}},
+        "Table 7": {(ours, f"mask rate {one:.0%}"): alone | {"auxiliary_probability": one} for one in sorted(shares)},
+        "Table 8": {(ours, f"λ = {one:g}"): alone | {"auxiliary_weight": one} for one in sorted(weights)},
+        "choice": {
+            (name, f"rate {one}"): change | {"learning_rate": one}
+            for name, change in {"SimCSE": simcse, "DiffCSE": diffcse, ours: alone}.items()
+            if name != "DiffCSE" or parameters["rtd_seeds"]
+            for one in sorted({rate, *parameters["learning_rates"]})
+        },
+    }
 
 
 @dataclass(frozen=True)

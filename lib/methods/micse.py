@@ -6,7 +6,9 @@ added to other methods, see lib.methods.parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,6 +48,33 @@ PAPER_READINGS = {
     "positive not in the denominator (Eq. 2)": {"positive_in_denominator": False},
     "negatives of the own view besides (Eq. 2)": {"positive_in_denominator": False, "negatives": "own_view"},
 }
+
+
+def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
+    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. In "trials"
+    stands a table of settings for each method. A table that the parameters leave out is empty.
+    """
+    tables: dict[str, dict[Any, dict[str, Any]]] = {"Table 3": COMPONENTS, "choice": {}, "trials": {}}
+    tables |= {"Table 4": {}, "Table 2": {}, "switches": {}}
+    ami, weights = "SimCSE + AMI", sorted({parameters["ami_weight"], *parameters["ami_weights"]})
+    if parameters["ami_weights"]:
+        tables["choice"] = {(ami, f"weight {weight:g}"): COMPONENTS[ami] | {"ami_weight": weight} for weight in weights}
+        tables["choice"]["SimCSE"] = COMPONENTS["SimCSE"]
+    for name in ("SimCSE", ami):
+        tables["trials"][name] = {
+            f"{epochs} epochs, rate {rate:g}": COMPONENTS[name] | {"epochs": epochs, "learning_rate": rate}
+            for epochs in parameters["trial_epochs"]
+            for rate in sorted(parameters["trial_rates"])
+        }
+    if parameters["ablation_size"]:
+        tables["Table 4"] = WITHOUT_NEGATIVES
+        term = {one.name: parameters[one.name] for one in fields(AMIArguments) if one.name in parameters}
+        for name, change in OTHER_METHODS.items():
+            for weight in sorted({0.0, *parameters["term_weights"]}):
+                tables["Table 2"][name, f"λ = {weight:g}"] = term | change | {"ami_weight": weight}
+        readings = {"as in the code": {}} | PAPER_READINGS
+        tables["switches"] = {(ami, name): COMPONENTS[ami] | change for name, change in readings.items()}
+    return tables
 
 
 @dataclass(frozen=True)
