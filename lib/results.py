@@ -335,7 +335,8 @@ def compare(
     lines, paired = {}, {}
     for key, part in rows.groupby(by, sort=False, dropna=False):
         labels = dict(zip(by, key, strict=True))
-        seeds = averages(part).groupby("seed").value.mean()
+        tasks = part.groupby("seed").value.agg(["mean", "size"])
+        seeds = tasks["mean"][tasks["size"] == tasks["size"].max()]  # others lack a task
         lines[key] = {"mean": seeds.mean(), "sd": seeds.std(), "seeds": len(seeds) if list(seeds.index) != [""] else 0}
         base = reference
         for name in same:  # an untuned encoder was trained on no sentences: it stands against all

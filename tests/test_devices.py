@@ -100,11 +100,9 @@ ANALYSIS = {
     attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
     attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS),
     attention.batch_factor: lambda g: attention.batch_factor(g.encoder, g.texts, **LAYERS, max_length=8, samples=5),
-    structure.figure_pairs: lambda g: list(
-        structure.figure_pairs(
-            {"a": g.encoder}, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs", parsed=9
-        )["Figure 5"].x
-    ),
+    structure.figure_pairs: lambda g: structure.figure_pairs(
+        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs", parsed=9
+    ).x.to_numpy(),
     attention.pair_cosine: lambda g: attention.pair_cosine(g.encoder, g.first, g.second),
     attention.pair_table: lambda g: attention.pair_table({"a": g.encoder}, {"b": (g.first, g.second)}, **LAYERS),
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
@@ -114,10 +112,9 @@ ANALYSIS = {
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
-    attention.energy_curves: lambda g: attention.energy_curves({"a": g.encoder}, g.texts).value.to_numpy(),
+    attention.energy_rows: lambda g: attention.energy_rows(g.encoder, g.texts).value.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
-    smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).cosine.to_numpy(),
-    smoothing.by_layer: lambda g: smoothing.by_layer({"a": g.encoder}, g.texts).value.to_numpy(),
+    smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
     smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),
     smoothing.token_similarity: lambda g: smoothing.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
     redundancy.dimension_statistics: lambda g: list(
@@ -129,8 +126,6 @@ ANALYSIS = {
     geometry.dimension_agreement: lambda g: [
         list(geometry.dimension_agreement(x[:5], x[5:]).values()) for x in g.vectors
     ],
-    geometry.singular_values: lambda g: [geometry.singular_values(x) for x in g.vectors],
-    geometry.whitening: lambda g: [geometry.whitening(x)(x) for x in g.vectors],
     geometry.attention_entropy: lambda g: geometry.attention_entropy(g.attention),
     geometry.cls_energy: lambda g: geometry.cls_energy(g.hidden, g.mask),
     geometry.attention_shares: lambda g: geometry.attention_shares(g.attention, g.mask, g.groups, 3),

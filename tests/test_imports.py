@@ -23,13 +23,13 @@ MAY_IMPORT = {
     "methods": TOOLS | {"data", "encoders", "losses"},
     "config": TOOLS | {"data", "encoders", "methods"},
     "evaluation": {"checks", "data"},
-    "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation"},
+    "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation", "results"},
     "figures": {"paths", "session"},
+    "results": {"checks", "paths", "data"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
-    "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training"},
-    "batch": TOOLS | {"command", "config", "analysis", "runs"},
+    "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training", "results"},
+    "batch": TOOLS | {"command", "config", "analysis", "results", "runs"},
     "export": {"checks", "command", "runs"},
-    "encode": TOOLS | {"command", "data", "encoders", "runs"},
 }
 
 

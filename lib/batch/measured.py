@@ -23,17 +23,23 @@ KEYS = ["table", "sentences", "pooling", "settings", "method"]
 def text(profile: str = "small") -> str:
     """The page, with a section for each paper."""
     low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
-    sections = [HEAD.replace("FLOORS", low)]
-    for paper in papers.sheets():
-        found = results.rows(profile, paper=paper)
-        sections.append(f"## {papers.load(paper)['paper']}\n")
-        sections.append(_markdown(claims.table(paper, profile).reset_index().drop(columns="paper", errors="ignore")))
-        is_sts = results.sts(found).index
-        sections += ["### STS, average of seven tasks\n", _markdown(_sts(found.loc[is_sts]))]
-        others = found.drop(index=is_sts)
-        others = others[~others.aggregation.isin(["mean", "wmean"]) & ~((others.metric == "accuracy") & (others.split == "dev"))]
-        sections += ["### Everything else\n", _markdown(_means(others, [*KEYS, "task", "split", "metric"]))]
-    return "\n".join(sections)
+    return "\n".join([HEAD.replace("FLOORS", low), *(section(paper, profile) for paper in papers.sheets())])
+
+
+def section(paper: str, profile: str = "small") -> str:
+    """The verdicts on a paper's claims, its scores of STS, and all other scores."""
+    found = results.rows(profile, paper=paper)
+    is_sts = results.sts(found).index
+    others = found.drop(index=is_sts)
+    others = others[
+        ~others.aggregation.isin(["mean", "wmean"]) & ~((others.metric == "accuracy") & (others.split == "dev"))
+    ]
+    parts = {
+        f"## {papers.load(paper)['paper']}": claims.table(paper, profile).reset_index(),
+        "### STS, average of seven tasks": _sts(found.loc[is_sts]),
+        "### Everything else": _means(others, [*KEYS, "task", "split", "metric"]),
+    }
+    return "\n".join(f"{heading}\n\n{_markdown(frame)}" for heading, frame in parts.items())
 
 
 def _sts(rows: pd.DataFrame) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.analysis.maps import cluster_map, layout, neighbours, trust
+from lib.analysis.maps import DRAWN, cluster_map, labelled_map, layout, neighbours, trust
 from lib.data.labelled import load_labelled
 
 
@@ -46,6 +46,22 @@ def test_the_map_of_an_encoder_that_knows_the_labels_and_of_one_that_does_not():
         assert (together > 0.9) == (name == "knows")
     quality = mapped.groupby("encoder").v_measure.first()
     assert quality["knows"] > 90 > 30 > quality["noise"]
+
+
+def test_points_and_quality_of_a_map_are_rows_to_publish():
+    class Encoder:
+        asked = 0
+
+        def encode(self, texts):
+            self.asked += 1
+            return np.random.default_rng(0).normal(size=(len(texts), 8))
+
+    encoder = Encoder()
+    points, quality = (what(encoder) for what in labelled_map(None, "demo", "tsne"))
+    assert encoder.asked == 1 and len(points) == points.item.nunique() == min(DRAWN, 600)
+    assert list(points) == ["metric", "item", "label", "cluster", "x", "y"]
+    values = quality.set_index("metric").value
+    assert 0 < values.trustworthiness <= 1 < values.v_measure < 100 and set(quality.protocol) == {"tsne map"}
 
 
 def test_neighbours_of_a_query_are_ranked_on_the_map_of_each_encoder():

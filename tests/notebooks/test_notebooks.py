@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import json
 import os
 import re
 import statistics
@@ -17,7 +16,6 @@ import yaml
 from lib.batch.jobs import expand
 from lib.batch.parameters import check, declared, notebook_of
 from lib.config import RunConfig
-from lib.runs import ROW_COLUMNS, published
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -85,12 +83,35 @@ def test_what_a_notebook_trains_stands_in_its_plan(notebook):
         for node in ast.walk(ast.parse(cell.source))
         if isinstance(node, ast.Call)
     ]
-    assert calls.count("Plan") == calls.count("plan.preflight") == 1
-    assert not {"runs.run", "run", "train", "runs.publish"} & set(calls)
+    assert calls.count("Plan") == calls.count("plan.check") == 1
+    assert not {"runs.run", "run", "train", "results.add"} & set(calls)
     kinds, _ = declared(path)
-    publish = {"plan.publish", "tables.score", "tables.beyond", "tables.dev_scores", "tables.geometry"}
-    assert ("publish" in kinds) == bool(publish & set(calls))
-    assert ("publish" in kinds) == (not path.stem.startswith(("0_", "8_")))
+    assert ("publish" in kinds) == ("plan.measure" in calls and not path.stem.startswith(("0_", "8_")))
+    body = cells[2].source.splitlines()[
+        max(node.end_lineno for node in tree.body if isinstance(node, ast.ImportFrom)) :
+    ]
+    assert len([line for line in body if line.strip()]) <= 20
+
+
+def names_of_lib(sources):
+    """What the code cells use of lib: functions and classes, what they take from its modules, and what they ask the plan."""
+    modules, used = {"lib", "plan"}, set()
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "lib":
+            for one in node.names:
+                place = ROOT / node.module.replace(".", "/") / one.name
+                is_module = place.is_dir() or place.with_suffix(".py").is_file()
+                (modules if is_module else used).add(one.asname or one.name)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            used.add(f"{node.value.id}.{node.attr}")
+    return used
+
+
+def test_a_reader_meets_few_names_of_lib(notebook):
+    _, content = notebook
+    assert len(names_of_lib([cell.source for cell in code_cells(content)])) <= 30
 
 
 def test_short_enough_to_be_read_in_one_sitting(notebook):
@@ -133,19 +154,6 @@ def test_parameter_files_fit_their_notebook_and_say_what_to_expect(path):
     if "method" in kinds:  # else the notebook trains nothing
         assert values["method"] == defaults["method"]
         assert RunConfig.from_parameters(values, others=kinds).method == values["method"]
-
-
-def test_every_published_row_has_its_provenance():
-    files = sorted((ROOT / "results").glob("*/*.csv"))
-    assert files and not list((ROOT / "results").glob("*.py"))
-    for path in files:
-        columns = path.read_text(encoding="utf8").splitlines()[0].split(",")
-        assert columns == ROW_COLUMNS or {"backbone", "value", "seed", "run_id"} <= set(columns), path
-        frame = published(path.parent.name, path.stem, columns=columns)
-        measured = [column for column in columns if column not in ("value", "run_id")]
-        assert not frame.duplicated(measured).any(), path
-        provenance = json.loads(path.with_suffix(".provenance.json").read_text(encoding="utf8"))
-        assert provenance["notes"] and set(frame.run_id) - {""} <= set(provenance["runs"])
 
 
 BLOCK_NETWORK = """

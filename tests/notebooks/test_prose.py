@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import pytest
 
+from lib import results
 from lib.analysis import papers
+from lib.data.sts import STS_TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"(\d+\.\d+) ?(?:±|\+-) ?(\d+\.\d+)")
@@ -23,11 +24,15 @@ def spelt(mean, deviation):
 
 
 def measured():
-    """Mean and deviation over all seeds, and over the first three, of everything that profile small published."""
+    """Mean and deviation over all seeds, and over the first three, of everything that profile small published: values, averages
+    over tasks, and shares as percentages."""
     found = set()
-    for path in (ROOT / "results" / "small").glob("*.csv"):
-        rows = pd.read_csv(path, dtype={"seed": str}).dropna(subset="seed")
-        names = [name for name in rows if name not in ("value", "seed", "run_id", "y", "v_measure", "trust")]
+    scores = results.rows("small")
+    averaged = results.averages(scores[scores.task.isin(STS_TASKS)])
+    curves = results.rows("small", shape="curves")
+    for rows in (scores, averaged, curves, *(rows.assign(value=100 * rows.value) for rows in (scores, curves))):
+        rows = rows[rows.seed != ""]
+        names = [name for name in rows if name not in ("value", "seed", "run_id")]
         for _, part in rows.sort_values("seed").groupby(names, dropna=False):
             for values in (part.value, part.value[:3]):
                 found |= spelt(values.mean(), values.std()) if len(values) > 1 else set()

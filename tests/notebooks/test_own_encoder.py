@@ -1,0 +1,74 @@
+"""A reader's own encoder: what a notebook measures of it stands in its tables and figures, before what was published."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+import pytest
+
+from lib.encoders.saved import MINI_BERT
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "my-encoder"
+SHORT = {  # something of everything that needs no data; the switches at their own values are one run
+    "corpus_size": 48, "sweep_size": 32, "seeds": [1], "sweep_seeds": [1], "figure_2_steps": 2,
+    "learning_rates": [1.0e-3], "projections": ["train_only"], "dropout_rates": [0.1], "temperatures": [0.05],
+    "batch_sizes": [16], "augmentations": ["none"], "mlm_weights": [0.0], "hard_negative_weights": [1.0],
+    "triples_size": 32, "supervised_seeds": [1],
+}  # fmt: skip
+NOT_MEASURED = (
+    "paper",
+    "the paper's claims",
+    "average of seven STS tasks",
+    "transfer tasks",
+    "cosine of each sentence",
+)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The executed notebook, and the folder of its figures."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copytree(MINI_BERT, folder / NAME)
+    environment = os.environ | {"CSE_RUNS": str(folder / "runs"), "CSE_FIGURES": str(folder / "figures")}
+    environment.pop("CSE_DATA", None)
+    command = [sys.executable, "-m", "lib.batch", "run", str(ROOT / "notebooks/1_simcse.ipynb")]
+    command += ["-o", str(folder / "done.ipynb"), "-p", f"backbone={folder / NAME}"]
+    command += [word for name, value in SHORT.items() for word in ("-p", f"{name}={value}")]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return nbformat.read(folder / "done.ipynb", 4), folder / "figures"
+
+
+def tables(notebook):
+    """Caption and body of every table."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    for page in (output.get("data", {}).get("text/html", "") for output in outputs):
+        if caption := re.search(r"<caption>(.*?)</caption>", page):
+            yield caption[1], page[caption.end() :]
+
+
+@pytest.mark.notebook
+def test_it_stands_in_every_table_before_what_was_published(done):
+    found = [(caption, body) for caption, body in tables(done[0]) if not caption.startswith(NOT_MEASURED)]
+    assert len(found) >= 15
+    for caption, body in found:
+        assert "not measured yet" not in caption and f">{NAME}<" in body, caption
+        if ">small<" in body:
+            assert body.index(">this run, demo<") < body.index(">small<"), caption
+
+
+@pytest.mark.notebook
+def test_it_stands_in_every_figure_before_what_was_published(done):
+    files = sorted(done[1].glob("*.csv"))
+    assert len(files) == 7
+    for file in files:
+        frame = pd.read_csv(file)
+        assert frame.backbone[0] == NAME, file.name
+        if "source" in frame:
+            assert set(frame.source[frame.backbone == NAME]) == {"this run, demo"}, file.name
