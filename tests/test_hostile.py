@@ -1449,7 +1449,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finish
         [sys.executable, "-c", FULL, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment | {"CSE_PROGRESS": "off"}
     )  # fmt: skip
     said = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(said) == 19, ended.stderr
+    assert len(said) == 17, ended.stderr
     for limit, name, text in said[:-1]:
         assert "(File too large): raise the limit on the size of files" in text and "\n" not in text, (
             limit,

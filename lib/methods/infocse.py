@@ -72,6 +72,7 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any
     diffcse = simcse | {"method": "diffcse"} | {name: parameters[name] for name in ("rtd_weight", "generator")}
     ours, alone = "InfoCSE", {"rtd_weight": 0.0}
     size, steps = parameters["stage_one_batch"], parameters["stage_one_steps"]
+    check_range("stage_one_steps", steps, 0)
     text = {"corpus": parameters["stage_one_corpus"], "corpus_size": steps * size, "batch_size": size}
     first = {"stage 1 alone": STAGE_ONE | text | {"max_steps": steps, "eval_every": steps}}
     switches = {(ours, name): alone | change for name, change in ({"given": {}} | ABLATIONS).items()}

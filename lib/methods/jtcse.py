@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lib.checks import ConfigError, check_choice, check_range, check_seeds
 from lib.data import augment
-from lib.encoders import SentenceEncoder, packed
+from lib.encoders import SentenceEncoder, ensemble, packed
 from lib.encoders.packed import AttentionInputs
 from lib.methods.base import Views
 from lib.methods.tncse import TNCSE, TNCSEArguments
@@ -34,13 +34,16 @@ def variants(parameters: Mapping[str, Any], rows: int) -> dict[str, dict[Any, di
     stages. "choice" and "choice, student": the trials of rates.
 
     Raises:
-        ConfigError: a list of the wrong length, an unknown term, or `choice_seed` among the seeds.
+        ConfigError: a list of the wrong length, an unknown term, or `choice_seed` among the seeds. EncoderError: no such
+            third encoder, or one of another size.
     """
     check_seeds(parameters["seeds"], [parameters["choice_seed"]])
     for name in ("views", "substitutes", "first_learning_rates"):
         check_range(f"the number of {name}", len(parameters[name]), 2, 2)
     for term in (term for name in parameters["loss_terms"] for term in name.split("+")):
         check_choice("a term of loss_terms", term, TERMS)
+    if parameters["third"]:  # refused where it is missing, or of another size
+        ensemble.EncoderSum([SentenceEncoder.from_pretrained(parameters[name]) for name in ("backbone", "third")])
     rate, nce_rate, student_rate = (parameters[f"{name}learning_rate"] for name in ("", "nce_", "student_"))
     first_rates, chooses = parameters["first_learning_rates"], bool(parameters["learning_rates"])
     rates = sorted({rate, *parameters["learning_rates"]} if chooses else {})

@@ -480,7 +480,7 @@ def test_what_the_notebook_compares():
     given |= {"student_learning_rate": 5e-4, "learning_rates": [1e-5], "student_learning_rates": []}
     given |= {"loss_terms": ["NCE+ICTM"], "layer_counts": [3, 1], "layer_norm_counts": [0, 2], "pooler_from": "some"}
     given |= {"corpus": "demo+STS12", "added_task": "SICK-R", "epochs": 2, "batch_size": 16, "backbone": "demo"}
-    given |= {"seeds": [1], "choice_seed": 7}
+    given |= {"seeds": [1], "choice_seed": 7, "third": ""}
     tables = variants(given, rows=40)
     assert tables["stage 1"]["SimCSE II"]["learning_rate"] == 2e-4 and len(tables["stage 1"]) == 3
     assert tables["stage 2"]["NCE"]["learning_rate"] == 4e-5 and tables["stage 2"]["JTCSE"] == {}
