@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lib.checks import ConfigError, check_choice, check_range
+from lib.checks import ConfigError, check_choice, check_range, check_seeds
 from lib.data import Batch
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
@@ -53,7 +53,11 @@ PAPER_READINGS = {
 def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
     """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. In "trials"
     stands a table of settings for each method. A table that the parameters leave out is empty.
+
+    Raises:
+        ConfigError: `choice_seed` among the seeds.
     """
+    check_seeds(parameters["seeds"], [parameters["choice_seed"]])
     tables: dict[str, dict[Any, dict[str, Any]]] = {"Table 3": COMPONENTS, "choice": {}, "trials": {}}
     tables |= {"Table 4": {}, "Table 2": {}, "switches": {}}
     ami, weights = "SimCSE + AMI", sorted({parameters["ami_weight"], *parameters["ami_weights"]})

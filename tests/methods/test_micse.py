@@ -293,7 +293,7 @@ def test_what_the_notebook_compares():
         "trial_rates": [],
         "term_weights": [1.0],
     }
-    parameters |= {"ablation_size": 0, "min_layer": 1, "max_layer": 5}
+    parameters |= {"ablation_size": 0, "min_layer": 1, "max_layer": 5, "seeds": [1], "choice_seed": 7}
     tables = variants(parameters)
     assert tables["Table 3"] == COMPONENTS and set(tables["trials"]) == {"SimCSE", "SimCSE + AMI"}
     assert not any(tables[name] for name in ("choice", "Table 2", "Table 4", "switches"))

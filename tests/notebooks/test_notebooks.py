@@ -2,11 +2,13 @@
 
 import ast
 import builtins
+import importlib
 import os
 import re
 import statistics
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import nbformat
@@ -99,9 +101,9 @@ def names_of_lib(sources):
     nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "lib":
+            package = importlib.import_module(node.module)
             for one in node.names:
-                place = ROOT / node.module.replace(".", "/") / one.name
-                is_module = place.is_dir() or place.with_suffix(".py").is_file()
+                is_module = isinstance(getattr(package, one.name, package), types.ModuleType)
                 (modules if is_module else used).add(one.asname or one.name)
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
