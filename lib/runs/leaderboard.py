@@ -89,10 +89,15 @@ def per_seed(found: pd.DataFrame) -> pd.DataFrame:
     """`value`, the mean of every seed over its tasks, and `gain`, how much more that is than SimCSE's, with the columns of
     `gains` that say whose; seeds that SimCSE lacks are left out."""
     each = results.averages(found)
-    base = each[each.method == "SimCSE"].drop_duplicates([*CONDITIONS, "seed"])
-    both = each.merge(base[[*CONDITIONS, "seed", "value"]], on=[*CONDITIONS, "seed"], suffixes=("", " of SimCSE"))
-    both["gain"] = both.value - both["value of SimCSE"]
+    both = _over_simcse(each, [*CONDITIONS, "seed"])
     return _named(both[[*CONDITIONS, "method", "seed", "value", "gain"]])
+
+
+def _over_simcse(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
+    """With `gain`, the value minus that of SimCSE in the row with the same columns `same`; rows without one are left out."""
+    base = frame[frame.method == "SimCSE"].drop_duplicates(same)[[*same, "value"]]
+    both = frame.merge(base, on=same, suffixes=("", " of SimCSE"))
+    return both.assign(gain=both.value - both["value of SimCSE"])
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -174,10 +179,7 @@ def mean_ranks(found: pd.DataFrame, *, least: int = 3) -> pd.DataFrame:
         tasks, friedman (p-value).
     """
     found = _named(found[found.settings == "given"].sort_values("sentences", kind="stable"))
-    keys = [*CONDITIONS, "seed", "task"]
-    base = found[found.method == "SimCSE"].drop_duplicates(keys)[[*keys, "value"]]
-    each = found.merge(base, on=keys, suffixes=("", " of SimCSE"))
-    each["gain"] = each.value - each["value of SimCSE"]
+    each = _over_simcse(found, [*CONDITIONS, "seed", "task"])
     frames = []
     for (backbone, group), part in each.groupby(["backbone", "group"], sort=False):
         scores = part.groupby(["task", "method"]).gain.mean().unstack().dropna(axis=1)
