@@ -7,9 +7,9 @@ from lib.runs.plan import Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
 from lib.runs.store import Run
-from lib.runs.trials import Best, Made, Trial, grid, made_from_text, sweep
+from lib.runs.trials import Best, Made, Trial, made_from_text, sweep
 
 __all__ = [
-    "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "grid", "made_from_text", "open_encoder", "open_encoders", "parts", "preflight", "prepare",
+    "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoder", "open_encoders", "parts", "preflight", "prepare",
     "projected_dev", "run", "sweep",
 ]  # fmt: skip

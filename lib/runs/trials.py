@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,13 +109,3 @@ def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict
     if all(isinstance(value, int | float) for value in values):
         values = sorted(values)
     return {label.format(value): {name: value} for value in values}
-
-
-def grid(variants: Mapping[str, Mapping[str, Any]], **values: Sequence[Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Trials for `Plan.add`: every method with every combination of values, named (method, "learning_rate 0.0001, ...")."""
-    trials = {}
-    for method, change in variants.items():
-        for chosen in itertools.product(*values.values()):
-            varied = dict(zip(values, chosen, strict=True))
-            trials[method, ", ".join(f"{name} {value}" for name, value in varied.items())] = {**change, **varied}
-    return trials

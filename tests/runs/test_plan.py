@@ -16,7 +16,7 @@ from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts
 from lib.evaluation.interface import RESULT_COLUMNS
-from lib.runs import Best, Made, Plan, grid, measure, parts, running, sweep
+from lib.runs import Best, Made, Plan, measure, parts, running, sweep
 from lib.runs import plan as module
 
 STORE = Path(__file__).parent / "fixture_store"  # filled by the code of commit bc8d0f4, before plans had trials
@@ -76,14 +76,9 @@ def test_names_are_methods_or_settings_or_both(plan, config):
     assert list(sweep("pooling", ["mean", "cls", "mean"])) == ["mean", "cls"]  # texts in the order given
     (trial, _) = plan.add("sweep", config, values, [1], method="SimCSE").values()
     assert (trial.method, trial.settings) == ("SimCSE", "temperature 0.1")
-    trials = grid({"SimCSE": {}, "CT": {"method": "ct"}}, learning_rate=[1e-4, 2e-4], batch_size=[16])
-    assert list(trials)[:2] == [("SimCSE", f"learning_rate {rate}, batch_size 16") for rate in (0.0001, 0.0002)]
-    assert trials["CT", "learning_rate 0.0002, batch_size 16"] == {
-        "method": "ct", "learning_rate": 2e-4, "batch_size": 16
-    }  # fmt: skip
-    added = plan.add("grid", config, trials, [1])
-    trial = added[("CT", "learning_rate 0.0001, batch_size 16"), 1]
-    assert (trial.method, trial.settings, trial.config.method) == ("CT", "learning_rate 0.0001, batch_size 16", "ct")
+    pair = {("CT", "rate 0.0001"): {"method": "ct", "learning_rate": 1e-4}}
+    (trial,) = plan.add("trials", config, pair, [1]).values()
+    assert (trial.method, trial.settings, trial.config.method) == ("CT", "rate 0.0001", "ct")
     (chosen,) = plan.add("chosen", config, {"SimCSE": {}}, [1], settings="chosen").values()
     assert (chosen.method, chosen.settings) == ("SimCSE", "chosen")
 
