@@ -1,6 +1,7 @@
 """What every method keeps to, and what a method put around another one can rely on."""
 
 import dataclasses
+import itertools
 import os
 import subprocess
 from dataclasses import dataclass
@@ -229,11 +230,13 @@ def test_two_methods_with_an_argument_of_one_name_are_refused(monkeypatch):
         RunConfig(method="hot(simcse)")
 
 
-def test_a_grid_varies_the_inner_method(tiny_bert, second, corpus_file, monkeypatch):
+def test_a_plan_varies_the_inner_method(tiny_bert, second, corpus_file, monkeypatch):
     monkeypatch.setenv("CSE_PROGRESS", "off")
     config = configure(tiny_bert, second, "simcse", "identity", corpus=str(corpus_file), max_steps=1)
     plan = runs.Plan("demo")
-    plan.add("both", config, runs.grid({"SimCSE": {}}, temperature=[0.05, 0.5], note=["a", "b"]), [1])
+    changes = itertools.product([0.05, 0.5], ["a", "b"])
+    variants = {f"{temperature}, {note}": {"temperature": temperature, "note": note} for temperature, note in changes}
+    plan.add("both", config, variants, [1], method="SimCSE")
     frame = plan.runs("both")
     assert frame.run_id.nunique() == 4
     assert [run.config.method_arguments["temperature"] for run in frame.run] == [0.05, 0.05, 0.5, 0.5]
