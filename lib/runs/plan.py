@@ -53,7 +53,7 @@ class Plan:
         self.profile, self.publishes, self.paper = profile, publish, paper
         self._groups: dict[str, list[Trial]] = {}
         self._evaluations: dict[str, dict[str, Evaluation]] = {}
-        self._finished: dict[tuple, Run | None] = {}  # None: not in the store
+        self._finished: dict[str, Run | None] = {}  # None: not in the store
         self._table: pd.DataFrame | None = None  # what `check` gave, until something changes
         self._shared, self._held = Shared(), {}
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +59,11 @@ class Best:
 
     def value(self, finished: Sequence[Run]) -> Any:
         """finished: the trials, in their order."""
-        scores = defaultdict(list)
+        runs = defaultdict(list)
         for trial, done in zip(self.trials, finished, strict=True):
-            scores[trial.config.replace(seed=0, corpus_seed=0)].append(done.metrics["dev"])
-        return self._of(max(scores, key=lambda config: statistics.mean(scores[config])))
+            runs[trial.method, trial.settings].append(done)
+        best = max(runs.values(), key=lambda several: statistics.mean(one.metrics["dev"] for one in several))
+        return self._of(best[0].config)
 
     def _of(self, config: RunConfig) -> Any:
         return (config.as_dict() | config.method_arguments)[self.parameter]
@@ -93,14 +97,15 @@ class Trial:
         others = self.config.spec.without_saved_heads()
         return self.config.replace(**{name: other for name, other in others.items() if values[name] == "pretrained"})
 
-    @property
-    def key(self) -> tuple:
-        """Equal for the same run, whatever it is called."""
+    @cached_property
+    def key(self) -> str:
+        """Equal for the same run, whatever it is called; a digest, since a run may wait for trials that wait for others."""
         before = []
         for name, start in sorted(self.after.items()):
             several = start.trials if isinstance(start, Best) else [start]
-            before.append((name, *(one.key if isinstance(one, Trial) else one for one in several)))
-        return (self.config, *before)
+            before.append([name, *(one.key if isinstance(one, Trial) else one.name for one in several)])
+        text = json.dumps([self.config.as_dict(), before], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict[str, Any]]:

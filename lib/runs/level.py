@@ -1,0 +1,124 @@
+"""The level field: every method under one protocol, each with as many trials, and what it gains over SimCSE and its controls.
+
+`params/level/methods.yaml` says what each method is and which trials are its own; a file beside it names encoder and data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from lib import paths
+from lib.checks import ConfigError, check_choice, check_known, check_seeds
+from lib.config import RunConfig
+from lib.runs.measure import parts
+from lib.runs.plan import Plan
+from lib.runs.trials import Best, Trial
+
+KEYS = ("change", "common", "own", "after", "sum", "over", "why")  # of a method in the table
+AGAIN = ", again"  # a method with another random seed, on the same sentences
+OTHER_SEED = 1000  # how far that seed is from the first one
+LONGER = {2: "SimCSE, 2 epochs", 4: "SimCSE, 4 epochs"}  # work, in SimCSE's -> SimCSE with as much
+
+
+def read(file: str) -> dict[str, dict[str, Any]]:
+    """The table of methods, from a file below the project or elsewhere.
+
+    Raises:
+        ConfigError: no such file, or a key that nobody reads.
+    """
+    path = paths.root() / Path(file)
+    if not path.is_file():
+        raise ConfigError(f"field: there is no {path}: take params/level/methods.yaml.")
+    table = yaml.safe_load(path.read_text(encoding="utf8"))
+    for name, entry in table.items():
+        check_known(entry, KEYS, f"key of {name} in {path.name}:")
+    return table
+
+
+class Field:
+    """The runs of the level field in a plan.
+
+    Of every method: trials, on `trial_size` sentences with each of `trial_seeds` (their sentences too); the setting with
+    the highest mean dev score; and its final runs, on the sentences of each of `seeds`.
+
+    Args:
+        table: what `read` gives.
+        config: the protocol: data, length, batch, evaluation. trial_size 0 takes all sentences of it.
+        methods: names in the table; [] takes all.
+        own: whether the trials of each method's own knob are made.
+
+    Raises:
+        ConfigError: an unknown method, a wrong value, or a seed that is in both lists.
+    """
+
+    def __init__(
+        self, plan: Plan, table: Mapping[str, Mapping[str, Any]], config: RunConfig, *, methods: Sequence[str],
+        rates: Sequence[float], temperatures: Sequence[float], trial_size: int, trial_seeds: Sequence[int],
+        seeds: Sequence[int], own: bool = True,
+    ) -> None:  # fmt: skip
+        check_seeds(seeds, trial_seeds, "trial_seeds")
+        for name in methods:
+            check_choice("a method of the level field", name, table)
+        self.plan, self.table, self.own = plan, table, own
+        self.final, self.small = config, config.replace(corpus_size=trial_size or config.corpus_size)
+        self.seeds, self.trial_seeds = list(seeds), list(trial_seeds)
+        pairs = itertools.product(rates, temperatures)
+        self.common = [{"learning_rate": rate, "temperature": temperature} for rate, temperature in pairs]
+        self.methods = list(methods or table)
+        self.trials, self.chosen = cache(self.trials), cache(self.chosen)
+        for name in self.methods:
+            for part in table[name].get("sum", [name]):
+                for seed in self.seeds:
+                    self.chosen(part, seed, final=True)
+
+    def trials(self, name: str) -> dict[tuple[str, int], Trial]:
+        """The trials of a method, declared when they are first asked for."""
+        entry, group = self.table[name], f"{name}: trials"
+
+        def start(seed: int) -> dict[str, Trial]:
+            return {one: self.chosen(before, seed) for one, before in entry.get("after", {}).items()}
+
+        common = entry.get("common", self.common)
+        tried = {_label(change): entry["change"] | change for change in common}
+        trials = self.plan.add(group, self.small, tried, self.trial_seeds, start, method=name)
+        best = {one: Best(one, trials) for one in common[0]}
+        tried = {_label(change): entry["change"] | change for change in entry["own"]} if self.own else {}
+        at_best = self.plan.add(group, self.small, tried, self.trial_seeds, lambda s: best | start(s), method=name)
+        return trials | at_best
+
+    def chosen(self, name: str, seed: int, *, final: bool = False) -> Trial:
+        """The run of a method with the setting that its trials chose, on the sentences of a seed."""
+        method = name.removesuffix(AGAIN)
+        entry, trials = self.table[method], self.trials(method)
+        start = {one: self.chosen(before, seed, final=final) for one, before in entry.get("after", {}).items()}
+        varied = [*entry.get("common", self.common), *(entry["own"] if self.own else [])]
+        best = {one: Best(one, trials) for one in dict.fromkeys(itertools.chain(*varied))}
+        random = {"seed": seed + OTHER_SEED} if name != method else {}
+        group, config = (name, self.final) if final else (f"{name}: chosen", self.small)
+        added = self.plan.add(group, config, {name: entry["change"] | random}, [seed], best | start, settings="level")
+        return added[name, seed]
+
+    def measured(self, name: str) -> pd.DataFrame:
+        """The final runs of a method, trained now or found, with their encoders: see `parts`."""
+        members = self.table[name].get("sum", [name])
+        done = pd.concat([self.plan.runs(one) for one in members], ignore_index=True)
+        if members == [name]:
+            return done
+        both = parts(done, {name: members})
+        return both[both.method == name]
+
+
+def _label(change: Mapping[str, Any]) -> str:
+    words = {"learning_rate": "rate"}
+    spelt = (
+        f"{words.get(name, name)} {value:g}" if isinstance(value, float) else f"{words.get(name, name)} {value}"
+        for name, value in change.items()
+    )
+    return ", ".join(spelt)
