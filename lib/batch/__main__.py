@@ -28,9 +28,9 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import execute, execute_all, finished, plan_of, preview
+from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of, preview
 from lib.batch.jobs import expand, folder, single
-from lib.checks import ConfigError
+from lib.checks import ConfigError, check_range
 from lib.command import DONE, INTERRUPTED, ended, say
 
 
@@ -44,11 +44,15 @@ def _run(args: Namespace) -> int:
 
 
 def _sweep(args: Namespace) -> int:
-    planned = [(job, plan_of(job)) for job in expand(args.sweep)]
+    check_range("--jobs", args.jobs, 1)
+    alone = args.jobs == 1
+    planned = [(job, plan_of(job) if alone else None) for job in expand(args.sweep)]
     remaining = [(job, plan) for job, plan in planned if not finished(job)]
     for job, plan in planned:
         print(f"{'to run' if (job, plan) in remaining else 'skipped':<12}{job.output}", flush=True)
-    return DONE if args.dry_run else execute_all(remaining)
+    if args.dry_run:
+        return DONE
+    return execute_all(remaining) if alone else execute_side_by_side([job for job, _ in remaining], args.jobs)
 
 
 def _all(args: Namespace) -> int:
@@ -96,6 +100,9 @@ def _parser() -> ArgumentParser:
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
+    sweep.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in a process of its own"
+    )
     everything = commands.add_parser("all", help="execute every notebook")
     everything.add_argument("--report", action="store_true", help="write the HTML report afterwards")
     pages = commands.add_parser("report", help="write the executed notebooks as HTML")

@@ -8,10 +8,12 @@ import itertools
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 
 import nbformat
 import papermill
+import yaml
 from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
@@ -205,11 +208,26 @@ def finished(job: Job) -> bool:
 def execute_all(planned: Sequence[tuple[Job, Plan | None]]) -> int:
     """Execute one after the other and print a summary; a failure does not stop the rest; an exit code."""
     codes: list[int] = []
-    jobs = [job for job, _ in planned]
     for job, plan in planned:
         codes.append(execute(job, plan))
         if codes[-1] == INTERRUPTED:
             break
+    return _ended([job for job, _ in planned], codes)
+
+
+def execute_side_by_side(jobs: Sequence[Job], number: int) -> int:
+    """As `execute_all`, each job in a process of its own that checks its plan first, `number` of them at a time."""
+
+    def one(job: Job) -> int:
+        overrides = yaml.safe_dump(job.overrides, default_flow_style=True)
+        command = [sys.executable, "-m", "lib.batch", "run", str(job.notebook), "-y", overrides, "-o", str(job.output)]
+        return subprocess.run(command, cwd=paths.root(), check=False).returncode
+
+    with ThreadPoolExecutor(number) as pool:
+        return _ended(jobs, list(pool.map(one, jobs)))
+
+
+def _ended(jobs: Sequence[Job], codes: Sequence[int]) -> int:
     for job, code in itertools.zip_longest(jobs, codes):
         print(f"{STATUS.get(code, 'not run'):<12}{job.output}")
     return INTERRUPTED if INTERRUPTED in codes else FAILED if any(codes) else DONE

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_float_dtype
 
 from lib import paths, results
 from lib.analysis import claims, papers
+from lib.runs import leaderboard, level
 
 HEAD = """# What was measured
 
@@ -16,13 +18,37 @@ Made from `results/` by `make results`; nothing is written here by hand. Profile
 pairs, aggregation all, averaged over the seven tasks; below them, the gain over SimCSE of the same paper under the same conditions, with the same seeds, and its 95 % interval (Student's t over
 seeds). *settings*: given, chosen (by dev scores), or what was changed. Floors, the best untrained reading of each encoder: FLOORS.
 """
+FIELD = "params/level/methods.yaml"
 KEYS = ["table", "sentences", "pooling", "settings", "method"]
 
 
 def text(profile: str = "small") -> str:
     """The page, with a section for each paper."""
     low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
-    return "\n".join([HEAD.replace("FLOORS", low), *(section(paper, profile) for paper in papers.sheets())])
+    return "\n".join(
+        [HEAD.replace("FLOORS", low), field(profile), *(section(paper, profile) for paper in papers.sheets())]
+    )
+
+
+def field(profile: str = "small") -> str:
+    """The level field: every method over SimCSE and over its controls, and what its trials chose."""
+    table, steps = level.read(FIELD), results.rows(profile, paper="leaderboard", table="cost", backbone="mini-bert")
+    found = results.rows(profile, paper="level", settings="level", **leaderboard.KINDS["STS"])
+    work = level.works(table, leaderboard.costs(steps))
+    parts = {
+        "## The level field": level.standings(found, work),
+        "### Over controls": level.controls(found, table, work),
+        "### What dev chose": level.choices(results.rows(profile, paper="level", table="trials")),
+    }
+    return "\n".join(f"{heading}\n\n{_markdown(_written(frame))}" for heading, frame in parts.items())
+
+
+def _written(frame: pd.DataFrame) -> pd.DataFrame:
+    """With its index as columns, and two decimals."""
+    frame = frame.reset_index()
+    return frame.apply(
+        lambda column: column.map("{:.2f}".format, na_action="ignore") if is_float_dtype(column) else column
+    )
 
 
 def section(paper: str, profile: str = "small") -> str:

@@ -21,15 +21,15 @@ LOGITS = 2**25  # entries of the largest tensor of guesses, 128 MiB in float32
 
 
 class Generator(nn.Module):
-    """Always in evaluation mode and without gradient, whatever `train()` is called with.
+    """Without gradient, and with its dropout only where `dropout` is set and the method around it is in training.
 
     Any family of masked-language models will do (the authors take DistilBERT); only its vocabulary must be the
     encoder's.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: dict[str, int]) -> None:
+    def __init__(self, model: nn.Module, vocabulary: dict[str, int], *, dropout: bool = False) -> None:
         super().__init__()
-        self.model, self.vocabulary = model.requires_grad_(False).eval(), vocabulary
+        self.model, self.vocabulary, self.dropout = model.requires_grad_(False).eval(), vocabulary, dropout
 
     @classmethod
     def from_pretrained(cls, path_or_id: str) -> Generator:
@@ -57,7 +57,7 @@ class Generator(nn.Module):
         return cls(model, tokenizer.get_vocab())
 
     def train(self, mode: bool = True) -> Generator:
-        return super().train(False)
+        return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ class DiffCSEArguments(SimCSEArguments):
     rtd_weight: float = 0.005  # lambda of the authors' code for STS; 0 switches the term off
     rtd_probability: float = 0.3  # share of the tokens that the generator does not see
     rtd_padding: bool = True  # the mean also counts the padding (code), which is never replaced; False: tokens only
+    generator_dropout: bool = True  # as the code trains, where train() reaches the generator; False: it guesses without
     generator: str = ""  # masked-language model, a folder or hub name; empty: the backbone (the authors: DistilBERT)
 
     def __post_init__(self) -> None:
@@ -95,6 +96,7 @@ class ReplacedTokenDetection(nn.Module):
         name = arguments.generator or backbone.config._name_or_path
         self.generator = Generator.from_pretrained(name)
         self.generator.check(name, encoder)
+        self.generator.dropout = arguments.generator_dropout
         self.masking = TokenMasking(encoder, probability=arguments.rtd_probability)
         self.discriminator = copy.deepcopy(backbone)
         self.classifier = nn.Linear(backbone.config.hidden_size, 2)

@@ -32,9 +32,10 @@ class SSCLArguments(SimCSEArguments):
 
 
 class SSCL(SimCSE):
-    """Terms of SimCSE times 1 - w, and `layers` times w = layers_weight: InfoNCE whose denominator also has the cosines
-    of an anchor with both views of all sentences, its own among them, pooled from the layers below the last one as the
-    embedding is pooled from the last, and read through the same projection. Views name them `layer -2`, `layer -3`, ...
+    """SimCSE's contrastive term times 1 - w, and `layers` times w = layers_weight: the same (hard negatives included) with
+    further cosines in the denominator, of an anchor with both views of all sentences, its own among them, pooled from the
+    layers below the last one as the embedding is pooled from the last, and read through the same projection. Views name them
+    `layer -2`, `layer -3`, ... An MLM term stands outside the average.
 
     Raises:
         ConfigError: the backbone has not so many layers, or the pooling reads more than one.
@@ -77,6 +78,8 @@ class SSCL(SimCSE):
             weight, both = arguments.layers_weight, [views.roles.index(role) for role in ("anchor", "positive")]
             below = [views.embeddings[f"layer {place}"][:, both].flatten(0, 1) for place in self.places]
             z = views.by_role()
-            loss = info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, queue=torch.cat(below))
-            terms = {name: (1 - weight) * term for name, term in terms.items()} | {"layers": weight * loss}
+            how = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+            how |= {"temperature": arguments.temperature, "queue": torch.cat(below)}
+            terms["info_nce"] = (1 - weight) * terms["info_nce"]
+            terms["layers"] = weight * info_nce(z["anchor"], z["positive"], **how)
         return terms

@@ -1,10 +1,9 @@
 """Every method beside every other, from the rows of all notebooks: gains over SimCSE under the same conditions, what was
-measured and what was not, what a method costs, and which to take."""
+measured and what was not, and what a method costs."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ import pandas as pd
 import torch
 
 from lib import results, session
-from lib.analysis import cost, ranks
+from lib.analysis import cost
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
@@ -53,7 +52,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "clusters": {"metric": "v_measure", "protocol": lambda column: column.str.contains("K-Means")},
 }
 CONDITIONS = "source backbone pooling sentences paper settings".split()  # rows that agree in these can be compared
-ADVICE = "backbone group budget take score seeds gain low high SimCSE untrained also".split()
 
 
 def source(profile: str) -> str:
@@ -169,80 +167,6 @@ def coverage(profile: str) -> pd.DataFrame:
     kinds = {kind: main(profile, kind) for kind in KINDS}
     seeds = {kind: rows.groupby(["backbone", "sentences", "method"]).seed.nunique() for kind, rows in kinds.items()}
     return pd.DataFrame(seeds).astype("Int64")
-
-
-def mean_ranks(found: pd.DataFrame, *, least: int = 3) -> pd.DataFrame:
-    """Mean ranks over the tasks by gain over SimCSE, for every encoder and number of sentences with `least` methods.
-
-    Returns:
-        source, backbone, group, method, rank, low, high (half of Nemenyi's critical difference, 5 %, below and above), difference,
-        tasks, friedman (p-value).
-    """
-    found = _named(found[found.settings == "given"].sort_values("sentences", kind="stable"))
-    each = _over_simcse(found, [*CONDITIONS, "seed", "task"])
-    frames = []
-    for (backbone, group), part in each.groupby(["backbone", "group"], sort=False):
-        scores = part.groupby(["task", "method"]).gain.mean().unstack().dropna(axis=1)
-        if scores.shape[1] < least or len(scores) < 2:
-            continue
-        difference = ranks.critical_difference(scores.shape[1], len(scores))
-        labels = {
-            "source": part.source.iloc[0],
-            "backbone": backbone,
-            "group": group,
-            "difference": difference,
-            "tasks": len(scores),
-        }
-        ranked = ranks.average_ranks(scores).rename("rank").rename_axis("method").reset_index()
-        ranked = ranked.assign(low=ranked["rank"] - difference / 2, high=ranked["rank"] + difference / 2)
-        frames.append(ranked.assign(**labels, friedman=ranks.friedman(scores)))
-    columns = ["source", "backbone", "group", "method", "rank", "low", "high", "difference", "tasks", "friedman"]
-    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
-
-
-def advice(
-    found: pd.DataFrame,
-    costs: pd.DataFrame,
-    budgets: Mapping[str, tuple[float, float]],
-    floors: pd.DataFrame | None = None,
-) -> pd.DataFrame:
-    """Which method to take, for every encoder, reading, number of sentences and budget.
-
-    The one with the highest score on the seven STS tasks among those within the budget that beat SimCSE twice: their gain
-    under the same conditions has an interval above 0, and their score is above the best that SimCSE has on this data under
-    any conditions. Where there is none it is that SimCSE, and where an untrained reading scores as high, no training.
-
-    Args:
-        found: what `main` gives. costs: see `costs`; a method that is not there is in no budget with a limit. budgets:
-            name -> largest work and number of encoders, the smallest first. floors: see `results.floors`, which None asks.
-
-    Returns:
-        ADVICE; gain, low and high are missing where the answer is SimCSE or no training, `also` names what meets the same
-        conditions with a lower score. A larger budget has a row where it changes what to take.
-    """
-    low = (results.floors() if floors is None else floors).set_index("backbone")
-    lines = []
-    for (backbone, name), group in gains(found).groupby(["backbone", "group"], sort=False):
-        plain = group[group.method == "SimCSE"]
-        if not len(plain):
-            continue
-        line = {"backbone": backbone, "group": name, "SimCSE": plain["mean"].max()}
-        line |= {"untrained": low.value.get(backbone, math.nan)}
-        surely, taken = group[(group.low > 0) & (group["mean"] > line["SimCSE"])], None
-        for budget, (work, encoders) in budgets.items():
-            fits = costs.index[(costs.work <= work) & (costs.encoders <= encoders)]
-            unlimited = math.isinf(work) and math.isinf(encoders)
-            better = surely[surely.method.isin(fits) | unlimited]
-            best, *others = (better if len(better) else plain).to_dict("records")  # the highest mean first
-            also = ", ".join(one["label"] for one in others if len(better))
-            answer = {"take": best["label"], "score": best["mean"], "also": also}
-            answer |= {name: best[name] for name in ("seeds", "gain", "low", "high")}
-            if best["mean"] <= line["untrained"]:
-                answer = {"take": f"no training: {low.name[backbone]}", "score": line["untrained"]}
-            if answer["take"] != taken:
-                lines.append(line | {"budget": budget} | answer)
-            taken = answer["take"]
-    return pd.DataFrame(lines, columns=ADVICE).astype({"seeds": "Int64"})
 
 
 # --- Costs ---

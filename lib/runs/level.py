@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from lib import paths
+from lib import paths, results
 from lib.checks import ConfigError, check_choice, check_known, check_seeds
 from lib.config import RunConfig
 from lib.runs.measure import parts
@@ -105,7 +106,7 @@ class Field:
         added = self.plan.add(group, config, {name: entry["change"] | random}, [seed], best | start, settings="level")
         return added[name, seed]
 
-    def measured(self, name: str) -> pd.DataFrame:
+    def runs(self, name: str) -> pd.DataFrame:
         """The final runs of a method, trained now or found, with their encoders: see `parts`."""
         members = self.table[name].get("sum", [name])
         done = pd.concat([self.plan.runs(one) for one in members], ignore_index=True)
@@ -116,9 +117,107 @@ class Field:
 
 
 def _label(change: Mapping[str, Any]) -> str:
-    words = {"learning_rate": "rate"}
-    spelt = (
-        f"{words.get(name, name)} {value:g}" if isinstance(value, float) else f"{words.get(name, name)} {value}"
-        for name, value in change.items()
-    )
-    return ", ".join(spelt)
+    """A setting in words: "rate 0.0001, temperature 0.05"."""
+    words = []
+    for name, value in change.items():
+        written = f"{value:g}" if isinstance(value, float) else str(value)
+        words.append(f"{'rate' if name == 'learning_rate' else name.replace('_', ' ')} {written}")
+    return ", ".join(words)
+
+
+# --- Tables, from rows ---
+
+
+def works(table: Mapping[str, Mapping[str, Any]], costs: pd.DataFrame) -> dict[str, float]:
+    """What the final training of each method costs, all stages together, in that of SimCSE for one epoch; a method that was
+    not costed is left out.
+
+    costs: see `leaderboard.costs`.
+    """
+    known = {}
+    for name, entry in table.items():
+        if "sum" in entry:
+            known[name] = float(len(entry["sum"]))
+        elif entry["change"]["method"] == "simcse":
+            known[name] = float(entry["change"].get("epochs", 1))
+        elif name in costs.index:
+            known[name] = costs.work[name]
+    return known
+
+
+def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
+    """Every method over SimCSE, the highest gain of an encoder first; Holm's intervals over the methods of an encoder.
+
+    Args:
+        found: scores of the level field, one kind of task. work: see `works`.
+
+    Returns:
+        Index backbone, method: what `results.compare` gives, work, and the verdict on all encoders together.
+    """
+    by, floors = ["backbone", "method"], results.floors()
+    parts = found.groupby("backbone", sort=False)
+    compared = [
+        results.compare(part, "SimCSE", by, holm=True).sort_values("gain", ascending=False) for _, part in parts
+    ]
+    table = _concat(compared, by).reset_index()
+    verdicts = {
+        name: results.verdict(part, floors=floors) for name, part in table.groupby("method") if name != "SimCSE"
+    }
+    table = table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts).fillna(""))
+    return table.set_index(by)
+
+
+def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: Mapping[str, float]) -> pd.DataFrame:
+    """Every method over what it adds something to, and over SimCSE with as much work (1.4 to 2.8 times SimCSE's: 2 epochs;
+    above: 4), with Holm's intervals over these contrasts of an encoder.
+
+    Returns:
+        Index backbone, method, over: what `results.compare` gives, and the verdict on all encoders together.
+    """
+    frames, by = [], ["backbone", "over", "method"]
+    for _, part in found.groupby("backbone", sort=False):
+        pairs = []
+        for name in [name for name in part.method.unique() if name in table]:
+            passes = min(4, 2 ** round(math.log2(max(1.0, work.get(name, 1.0)))))
+            as_much = LONGER.get(passes, "")
+            for over in dict.fromkeys([*table[name].get("over", []), as_much]):
+                if over in set(part.method) - {name}:
+                    both = part[part.method.isin([name, over])]
+                    is_control = both.method == over
+                    pairs.append(
+                        both.assign(over=f"{name} over {over}", method=both.method.mask(is_control, "control"))
+                    )
+        if pairs:
+            compared = results.compare(pd.concat(pairs), "control", by, holm=True)
+            frames.append(compared.drop("control", level="method"))
+    compared = _concat(frames, by).reset_index()
+    compared["over"] = compared.over.str.split(" over ").str[-1]
+    keys = ["method", "over"]
+    verdicts = {key: results.verdict(part) for key, part in compared.groupby(keys)}
+    compared["verdict"] = [verdicts[key] for key in zip(compared.method, compared.over, strict=True)]
+    return compared.set_index(["backbone", *keys])
+
+
+def choices(tried: pd.DataFrame) -> pd.DataFrame:
+    """What dev chose, and how sure that is.
+
+    tried: rows of the trials' dev scores.
+
+    Returns:
+        Index backbone, method: trials; chosen, the setting with the highest mean dev score; dev, that mean; ahead, by how much
+        it is above the next one; alone, what each seed alone would choose.
+    """
+    by, lines = ["backbone", "method"], []
+    for key, part in tried.groupby(by, sort=False):
+        wide = part.pivot(index="settings", columns="seed", values="value").reindex(part.settings.unique())
+        means = wide.mean(axis=1)
+        best = means.idxmax()
+        alone = [f"{seed}: {'the same' if wide[seed].idxmax() == best else wide[seed].idxmax()}" for seed in wide]
+        line = dict(zip(by, key, strict=True)) | {"trials": len(means), "chosen": best, "dev": means[best]}
+        lines.append(line | {"ahead": means[best] - means.drop(best).max(), "alone": "; ".join(alone)})
+    return pd.DataFrame(lines, columns=[*by, "trials", "chosen", "dev", "ahead", "alone"]).set_index(by)
+
+
+def _concat(frames: Sequence[pd.DataFrame], by: Sequence[str]) -> pd.DataFrame:
+    columns = ["mean", "sd", "seeds", "gain", "low", "high", "tasks"]
+    return pd.concat(frames) if frames else pd.DataFrame(columns=[*by, *columns]).set_index(list(by))

@@ -19,6 +19,7 @@ from lib.batch import __main__ as command
 from lib.batch.__main__ import main
 from lib.batch.execute import finished, plan_of
 from lib.batch.jobs import expand, single
+from lib.batch.parameters import read_text
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_corpus
@@ -460,6 +461,24 @@ def test_a_sweep_continues_and_skips_what_is_finished(sweep, fake, store, capsys
     fake.clear()
     (sweep.parents[2] / "base.yaml").write_text("layers: 9\n")  # other parameters under the same names
     assert main(["sweep", str(sweep)]) == 0 and len(fake) == 5
+
+
+def test_side_by_side_each_job_is_a_command_of_its_own(sweep, store, monkeypatch, capsys):
+    commands, real = [], subprocess.run
+
+    def run(command, **how):
+        if command[1:4] != ["-m", "lib.batch", "run"]:
+            return real(command, **how)
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 1 if "mode: fail" in command[6] else 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert main(["sweep", str(sweep), "--jobs", "3"]) == 1
+    folder = store / "notebooks" / "demo" / "seeds"
+    given = {command[8]: read_text(command[6], "-y") for command in commands}
+    assert given[str(folder / "seed=2-mode=ok.ipynb")] == {"layers": 8, "name": "fixed", "seed": 2, "mode": "ok"}
+    assert len(given) == 5 and capsys.readouterr().out.count("failed ") == 2
+    assert "--jobs must be at least 1" in refusal(capsys, "sweep", sweep, "--jobs", "0")
 
 
 def test_an_interruption_ends_a_sweep(sweep, fake, capsys):

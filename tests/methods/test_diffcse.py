@@ -77,7 +77,7 @@ def test_the_term_equals_the_unpacked_modules(bert, sentences, batch, padding):
 
 def test_the_guesses_are_the_generators_likeliest_tokens(bert, distilbert, sentences, batch):
     for name in ("", distilbert):
-        method = build(bert, generator=name)
+        method = build(bert, generator=name, generator_dropout=False)
         inputs = batch(method, sentences[:8])
         ids, mask = inputs.column("anchor")
         torch.manual_seed(5)
@@ -98,9 +98,21 @@ def test_guesses_in_parts_are_the_guesses(distilbert, monkeypatch):
     assert torch.equal(generator(ids, torch.ones_like(ids)), whole)
 
 
+def test_dropout_in_the_generator_is_a_switch(bert, distilbert, sentences, batch):
+    """As in the released code, where train() reaches the generator, or never; in evaluation never."""
+    for name, switch in (("", True), (distilbert, True), (distilbert, False)):
+        method = build(bert, generator=name, generator_dropout=switch)
+        generator = method.replaced_tokens.generator
+        assert all(module.training is switch for module in generator.model.modules())
+        ids, mask = batch(method, sentences[:8]).column("anchor")
+        guesses = [generator(ids, mask) for _ in range(2)]
+        assert torch.equal(*guesses) is not switch
+        assert not any(module.training for module in method.eval().modules())
+    assert DiffCSE.Arguments().generator_dropout
+
+
 def test_who_gets_gradient(bert, distilbert, sentences, batch):
     method = build(bert, generator=distilbert)
-    assert not any(m.training for m in method.replaced_tokens.generator.modules())
     terms = method(batch(method, sentences[:8]))
     assert list(terms) == ["info_nce", "rtd"]
     terms["rtd"].backward()

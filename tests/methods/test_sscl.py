@@ -8,6 +8,7 @@ from lib import runs
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
+from lib.losses import info_nce
 from lib.methods import REGISTRY
 
 SSCL, SimCSE = REGISTRY["sscl"], REGISTRY["simcse"]
@@ -49,6 +50,22 @@ def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
     against = F.cross_entropy(torch.cat(logits, 1) / 0.1, target)
     torch.testing.assert_close(terms["layers"], against / 2, rtol=1e-4, atol=1e-5)
     assert against > plain
+
+
+def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(lively, sentences, batch):
+    bert = lively("bert", num_hidden_layers=4)
+    roles = ("anchor", "positive", "hard_negative")
+    method = build(bert, negative_layers=1, hard_negative_weight=2.0, mlm_weight=0.5)
+    method.masked_lm = lambda batch: torch.tensor(3.0)
+    inputs = batch(method, sentences[:6], sentences[6:12], sentences[12:18], roles=roles)
+    views = method.embed(inputs)
+    views = method.project(views)
+    z, terms = views.by_role(), method.loss(views, inputs)
+    below = views.embeddings["layer -2"][:, :2].flatten(0, 1)
+    how = {"temperature": 0.05, "hard_negatives": z["hard_negative"], "hard_negative_weight": 2.0}
+    torch.testing.assert_close(terms["info_nce"], info_nce(z["anchor"], z["positive"], **how) / 2)
+    torch.testing.assert_close(terms["layers"], info_nce(z["anchor"], z["positive"], queue=below, **how) / 2)
+    assert terms["layers"] > terms["info_nce"] and terms["mlm"] == 1.5
 
 
 @pytest.mark.parametrize("flows", [True, False])

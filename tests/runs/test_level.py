@@ -1,0 +1,220 @@
+"""The level field: what is tried, what the trials choose, what is trained, and what the tables make of the rows."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from lib import results
+from lib.checks import ConfigError
+from lib.config import RunConfig
+from lib.runs import Plan, level
+from lib.runs import plan as module
+from lib.runs.level import Field
+
+TABLE = {
+    "SimCSE": {"change": {"method": "simcse"}, "own": [{"projection": "none"}, {"projection": "always"}], "why": "-"},
+    "sum of two SimCSE": {"sum": ["SimCSE", "SimCSE, again"], "why": "-"},
+    "NCE": {
+        "change": {"method": "jtcse", "cross_attention_layers": 0, "icnce_weight": 0.0, "ictm_weight": 0.0},
+        "after": {"backbone": "SimCSE", "second_backbone": "SimCSE, again"},
+        "own": [{"dropout": 0.2}], "over": ["sum of two SimCSE"], "why": "-",
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file):
+    return RunConfig(
+        corpus=str(corpus_file), corpus_size=32, backbone=str(tiny_bert), batch_size=16, max_steps=1, dev_task="demo"
+    )
+
+
+@pytest.fixture
+def trained(monkeypatch, tmp_path):
+    """Configurations that were trained, in their order; the dev score is highest at temperature 0.1 without projection."""
+    done = {}
+
+    class Done:
+        def __init__(self, config):
+            self.config, self.id = config, f"run-{len(done)}"
+            arguments = config.method_arguments
+            score = 10 * (arguments.get("temperature") == 0.1) + (arguments.get("projection") == "none")
+            self.metrics = {"steps": 1, "best_step": 1, "dev": float(score)}
+            self.provenance, self.folder = {"rows": config.corpus_size}, tmp_path
+
+    monkeypatch.setattr(module, "run", lambda config, label="": done.setdefault(str(config), Done(config)))
+    monkeypatch.setattr(module, "find", lambda config, shared: None)
+    (tmp_path / "encoder").mkdir()
+    return done
+
+
+def declared(config, methods, **changes):
+    how = {"rates": [1e-4, 2e-4], "temperatures": [0.05, 0.1], "trial_size": 16, "trial_seeds": [7, 8], "seeds": [1, 2]}
+    return Field(Plan("demo"), TABLE, config, methods=methods, **(how | changes))
+
+
+def test_every_method_has_the_common_trials_and_its_own_at_the_best_of_them(config, trained, monkeypatch):
+    monkeypatch.setenv("CSE_PROGRESS", "off")
+    field = declared(config, ["SimCSE"])
+    done = field.runs("SimCSE")
+    tried = field.plan.runs("SimCSE: trials")
+    assert tried.settings.unique().tolist() == [
+        "rate 0.0001, temperature 0.05", "rate 0.0001, temperature 0.1", "rate 0.0002, temperature 0.05",
+        "rate 0.0002, temperature 0.1", "projection none", "projection always",
+    ]  # fmt: skip
+    assert tried.groupby("settings").seed.apply(sorted).tolist() == [[7, 8]] * 6 and set(tried.sentences) == {16}
+    own = [run.config for run in tried[tried.settings == "projection always"].run]
+    assert {(one.learning_rate, one.method_arguments["temperature"]) for one in own} == {
+        (1e-4, 0.1)
+    }  # the first of ties
+    final = [run.config for run in done.run]
+    assert [(one.seed, one.corpus_seed, one.corpus_size) for one in final] == [(1, 1, 32), (2, 2, 32)]
+    chosen = {
+        (one.learning_rate, one.method_arguments["temperature"], one.method_arguments["projection"]) for one in final
+    }
+    assert chosen == {(1e-4, 0.1, "none")} and len(trained) == 12 + 2
+
+
+def test_without_own_trials_the_common_ones_decide(config, trained, monkeypatch):
+    monkeypatch.setenv("CSE_PROGRESS", "off")
+    field = declared(config, ["SimCSE"], own=False, trial_seeds=[7], trial_size=0)
+    assert {run.config.method_arguments["projection"] for run in field.runs("SimCSE").run} == {"train_only"}
+    assert set(field.plan.runs("SimCSE: trials").sentences) == {32} and len(trained) == 4 + 2
+
+
+def test_twins_start_from_two_encoders_of_the_same_seed_and_sentences(config):
+    field = declared(config, ["NCE"])
+    (trial,) = [one for one in field.plan if one.group == "NCE" and one.seed == 2]
+    first, second = trial.after["backbone"], trial.after["second_backbone"]
+    assert (first.group, second.group) == ("SimCSE", "SimCSE, again")
+    assert (first.config.seed, second.config.seed) == (2, 2 + level.OTHER_SEED)
+    assert first.config.corpus_seed == second.config.corpus_seed == 2 and first.config.corpus_size == 32
+    (tried,) = [one for one in field.plan if one.settings == "dropout 0.2" and one.seed == 7]
+    assert tried.after["backbone"].config.corpus_size == 16 and tried.after["backbone"].seed == 7
+    assert set(trial.after) == {"backbone", "second_backbone", "learning_rate", "temperature", "dropout"}
+
+
+def test_methods_can_be_run_in_pieces(config):
+    """A method has the same runs whichever others the field has."""
+    keys = [{one.key for one in declared(config, some).plan if one.method == "NCE"} for some in (["NCE"], [])]
+    assert keys[0] == keys[1] and keys[0]
+
+
+def test_a_key_takes_no_time_however_long_the_chain(config):
+    field = Field(
+        Plan("demo"), level.read("params/level/methods.yaml"), config, methods=[], rates=[1e-4, 2e-4, 4e-4],
+        temperatures=[0.03, 0.05, 0.1], trial_size=16, trial_seeds=[7, 8], seeds=[1],
+    )  # fmt: skip
+    assert len(list(field.plan)) > 400
+
+
+def test_mistakes_are_named(config, tmp_path):
+    with pytest.raises(ConfigError, match="a method of the level field .SimSCE. is unknown: choose one of SimCSE, sum"):
+        declared(config, ["SimSCE"])
+    with pytest.raises(ConfigError, match="trial_seeds"):
+        declared(config, ["SimCSE"], trial_seeds=[1])
+    with pytest.raises(ConfigError, match="field: there is no .*nothing.yaml: take params/level/methods.yaml"):
+        level.read("nothing.yaml")
+    file = tmp_path / "methods.yaml"
+    file.write_text(yaml.safe_dump({"SimCSE": {"chagne": {}}}))
+    with pytest.raises(
+        ConfigError, match="SimCSE in methods.yaml: 'chagne', did you mean 'change'|did you mean 'change'"
+    ):
+        level.read(str(file))
+    with pytest.raises(ConfigError, match="NCE: trials, NCE, dropout 2: dropout must be"):
+        table = TABLE | {"NCE": TABLE["NCE"] | {"own": [{"dropout": 2.0}]}}
+        Field(
+            Plan("demo"), table, config, methods=["NCE"], rates=[1e-4], temperatures=[0.05], trial_size=0,
+            trial_seeds=[7], seeds=[1],
+        )  # fmt: skip
+
+
+def test_the_shipped_table(config):
+    table = level.read("params/level/methods.yaml")
+    assert table["SimCSE"]["change"] == {"method": "simcse"}
+    for name, entry in table.items():
+        assert entry["why"] and (set(entry) >= {"change", "own"} or set(entry) == {"sum", "why"}), name
+        assert "sum" in entry or len(entry["own"]) == 3
+        assert "common" not in entry or len(entry["common"]) == 9
+        others = [*entry.get("over", []), *entry.get("after", {}).values(), *entry.get("sum", [])]
+        assert {one.removesuffix(level.AGAIN) for one in others} <= set(table)
+    assert set(level.LONGER.values()) <= set(table)
+
+
+# --- Tables ---
+
+
+SCORES = {  # method -> encoder -> seed -> score on both tasks
+    "SimCSE": {"A": [60.0, 61.0, 60.5], "B": [70.0, 70.0, 70.0]},
+    "NCE": {"A": [63.0, 63.9, 63.6], "B": [70.1, 69.9, 70.1]},
+    "SimCSE, 4 epochs": {"A": [62.0, 63.0, 62.4], "B": [71.0, 71.1, 70.8]},
+    "sum of two SimCSE": {"A": [61.0, 62.2, 61.4], "B": [70.0, 70.3, 70.1]},
+}
+
+
+@pytest.fixture
+def found():
+    lines = []
+    for (method, encoders), task in itertools.product(SCORES.items(), ["STS12", "STS13"]):
+        for encoder, scores in encoders.items():
+            for seed, value in enumerate(scores):
+                value = value + (1.0 if task == "STS12" else -1.0)
+                lines.append({"method": method, "backbone": encoder, "seed": str(seed), "task": task, "value": value})
+    return pd.DataFrame(lines).assign(sentences=100, settings="level", device="CPU", protocol="")
+
+
+@pytest.fixture
+def table():
+    return TABLE | {"SimCSE, 4 epochs": {"change": {"method": "simcse", "epochs": 4}, "own": [], "why": "-"}}
+
+
+def test_gains_over_simcse_are_wider_for_every_contrast(found):
+    standing = level.standings(found, {"NCE": 5.0})
+    assert standing.loc["A"].index.tolist()[:3] == ["NCE", "SimCSE, 4 epochs", "sum of two SimCSE"]
+    row = standing.loc["A", "NCE"]
+    each = np.subtract(SCORES["NCE"]["A"], SCORES["SimCSE"]["A"])
+    assert row.gain == pytest.approx(each.mean()) and row.work == 5.0 and row.tasks == "2 of 2"
+    single = results.interval(each)
+    assert row.low <= single[0] and row.high >= single[1]
+    smallest = standing.loc["A"].dropna(subset="low")
+    assert (smallest.high - smallest.low).max() > single[1] - single[0]
+    assert standing.loc[("A", "SimCSE"), "verdict"] == "" and standing.verdict.loc[:, "NCE"].nunique() == 1
+
+
+def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, table):
+    against = level.controls(found, table, {"NCE": 5.0, "SimCSE, 4 epochs": 4.0})
+    assert set(against.loc["A"].index) == {("NCE", "SimCSE, 4 epochs"), ("NCE", "sum of two SimCSE")}
+    gain = against.loc[("A", "NCE", "sum of two SimCSE"), "gain"]
+    assert gain == pytest.approx(np.subtract(SCORES["NCE"]["A"], SCORES["sum of two SimCSE"]["A"]).mean())
+
+
+def test_rows_of_two_devices_stand_in_no_comparison(found):
+    found.loc[(found.method == "NCE") & (found.backbone == "A"), "device"] = "NVIDIA H200"
+    with pytest.raises(ConfigError, match="NCE and SimCSE differ in device"):
+        level.standings(found, {})
+
+
+def test_work_counts_all_stages(table):
+    costs = pd.DataFrame({"work": {"NCE": 5.5}})
+    assert level.works(table, costs) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
+
+
+def test_choices_say_how_sure_they_are():
+    values = {"rate 0.1": [50.0, 60.0], "rate 0.2": [56.0, 58.0], "rate 0.3": [57.0, 50.0]}
+    tried = [
+        {"backbone": "A", "method": "SimCSE", "settings": name, "seed": str(seed), "value": value}
+        for name, both in values.items()
+        for seed, value in zip((7, 8), both, strict=True)
+    ]
+    line = level.choices(pd.DataFrame(tried)).loc["A", "SimCSE"]
+    assert (line.trials, line.chosen, line.dev, line.ahead) == (3, "rate 0.2", 57.0, 2.0)
+    assert line.alone == "7: rate 0.3; 8: rate 0.1"
+
+
+def test_tables_without_rows_are_empty(table):
+    nothing = results.rows("paper", paper="level", settings="level")
+    assert level.standings(nothing, {}).empty and level.controls(nothing, table, {}).empty
+    assert level.choices(nothing).empty
