@@ -58,14 +58,11 @@ def _table_html(table: Any) -> str:
     table = copy.copy(table.set_uuid(hashlib.sha256(table.to_string().encode()).hexdigest()[:5]))
 
     def as_text(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(as_text, value))
         return html.escape(value, quote=False) if isinstance(value, str) else value
 
-    def labels_as_text(labels: pd.Index) -> pd.Index:
-        if labels.nlevels == 1:
-            return labels.map(as_text)
-        return labels.map(lambda label: tuple(map(as_text, label)))
-
-    table.index, table.columns = labels_as_text(table.index), labels_as_text(table.columns)
+    table.index, table.columns = table.index.map(as_text), table.columns.map(as_text)
     table.data = table.data.map(as_text).set_axis(table.index).set_axis(table.columns, axis=1)
     table.caption = as_text(table.caption)
     style, tag, rest = table._repr_html_().partition("<table")
@@ -137,21 +134,21 @@ def _show(draw: Callable[..., Any], choices: Mapping[str, Sequence[Any]]) -> Non
     starts = {name: argument.default for name, argument in inspect.signature(draw).parameters.items()}
     check_known(choices, starts, f"argument of {draw.__name__}")
     for name, start in starts.items():
-        if name in choices and start not in choices[name]:
-            raise ConfigError(f"{draw.__name__}: {name} starts at {start!r}, which is none of {list(choices[name])}.")
-        if name not in choices and not isinstance(start, str):
-            raise ConfigError(f"{draw.__name__}: {name} starts at {start!r}, no text: give the values to choose from.")
+        if start not in choices.get(name, [start] if isinstance(start, str) else []):
+            raise ConfigError(
+                f"{draw.__name__}: {name} starts at {start!r}, which is none of its choices: give the values."
+            )
 
     def show(**values: Any) -> None:
         import matplotlib.pyplot as plt
         from IPython.display import display
         from matplotlib.figure import Figure
 
-        if (shown := draw(**values)) is None:
-            return
+        shown = draw(**values)
         if isinstance(shown, Figure):
             plt.close(shown)  # shown here, and not a second time at the end of the cell
-        display(shown)
+        if shown is not None:
+            display(shown)
 
     if not _live():
         return show(**starts)
@@ -182,23 +179,22 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
     plt.close(figure)
     if not _live():
         return display(figure)
-    places = {axis: {"field": axis, "type": "quantitative", "axis": None, "scale": {"zero": False}} for axis in "xy"}
-    encoding = places | {
+    axes = {axis: {"field": axis, "type": "quantitative", "axis": None, "scale": {"zero": False}} for axis in "xy"}
+    columns = [name for name in ("encoder", "x", "y", "label", "text", "rank") if name in points]
+    encoding = axes | {
         "color": {"field": "label", "type": "nominal", "scale": {"scheme": "tableau20"}},
-        "tooltip": [{"field": "text", "type": "nominal"}, {"field": "label", "type": "nominal"}],
+        "tooltip": [{"field": name, "type": "nominal"} for name in columns[3:]],
     }
-    columns = ["encoder", "x", "y", "label", "text"]
     if "rank" in points:
-        columns.append("rank")
-        encoding["tooltip"].append({"field": "rank", "type": "nominal"})
-        has_one = {"test": "datum.rank"}
-        encoding["size"] = {"condition": has_one | {"value": 160}, "value": 25}
-        encoding["opacity"] = {"condition": has_one | {"value": 1.0}, "value": 0.3}
+        encoding["size"] = {"condition": {"test": "datum.rank", "value": 160}, "value": 25}
+        encoding["opacity"] = {"condition": {"test": "datum.rank", "value": 1.0}, "value": 0.3}
+    order = list(points.encoder.unique())
     zoom = {"name": "zoom", "select": "interval", "bind": "scales"}
-    panel = {"mark": "circle", "encoding": encoding, "params": [zoom], "width": 360, "height": 340}
-    column = {"field": "encoder", "type": "nominal", "sort": list(points.encoder.unique()), "title": None}
-    facets = {"facet": {"column": column}, "spec": panel}
-    scales = {"resolve": {"scale": {"x": "independent", "y": "independent"}}}
-    values = points[columns].astype(object).fillna("").to_dict("records")
-    chart = {"$schema": "https://vega.github.io/schema/vega-lite/v5.json", "data": {"values": values}} | facets | scales
+    chart = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": points[columns].astype(object).fillna("").to_dict("records")},
+        "facet": {"column": {"field": "encoder", "type": "nominal", "sort": order, "title": None}},
+        "spec": {"mark": "circle", "encoding": encoding, "params": [zoom], "width": 360, "height": 340},
+        "resolve": {"scale": {"x": "independent", "y": "independent"}},
+    }
     display({"application/vnd.vegalite.v5+json": chart, "text/plain": "a map of texts"}, raw=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import hashlib
+import glob
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -20,16 +18,12 @@ from filelock import FileLock, Timeout
 
 from lib.checks import ADVICE, DataError, refusal
 
-SEAL = ".seal"  # file that says what the files of a folder, or the file of this name before it, hold
-HASHED = 16 * 2**20  # bytes; larger files are hashed only where a check is to be thorough
 PROBE = 2**20  # bytes that a disk must still take
 PICKLED = (
     "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
     "and `save_pretrained` it as safetensors"
 )
 PROFILES = ("demo", "small", "paper")  # folders of the run store
-
-_hashed: dict[tuple[int, ...], str] = {}  # device, inode, time and size of a large file -> its SHA-256
 
 
 def root() -> Path:
@@ -121,55 +115,6 @@ def read_json(path: Path, *, kind: type = dict) -> Any:
     return content
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What the system has against writing `path` (a full disk, a folder that is read-only, ...) becomes a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except Exception as error:
-        number = _error_number(error, path)
-        if number not in ADVICE:
-            raise
-        raise DataError(refusal(OSError(number, "", str(path)))) from error
-
-
-def _error_number(error: Exception, path: Path) -> int | None:
-    """Of the system's error that hinders writing `path`. Not all libraries hand it on: those in Rust write it into their
-    text, and where PyTorch's are silent a try shows whether the disk is full."""
-    if isinstance(error, OSError) and error.errno is not None:
-        here, place = os.path.abspath(path.parent), os.path.abspath(error.filename or path)
-        return error.errno if place.startswith(here) or here.startswith(place) else None
-    if found := re.search(r"\(os error (\d+)\)", str(error)):
-        return int(found[1])
-    if isinstance(error, OSError | RuntimeError):
-        try:
-            _probe(path.parent)
-        except OSError as refused:
-            return refused.errno
-    return None
-
-
-def _probe(folder: Path) -> None:
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(bytes(PROBE))
-
-
-def check_writable(folder: Path) -> None:
-    """Write into the folder, or where it would be made, and leave nothing there.
-
-    Raises:
-        DataError: that cannot be done: a full disk, a file in the way, no permission.
-    """
-    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    try:
-        _probe(place)
-    except OSError as error:
-        error.filename = str(place)
-        raise DataError(refusal(error)) from error
-
-
 def check_no_run_around(folder: Path) -> Path:
     """The place that is to be written. Raises DataError where it lies in a finished run."""
     for place in Path(os.path.realpath(folder)).parents:
@@ -189,17 +134,14 @@ def foreign_shard(folder: Path) -> str:
             return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
         if not index.is_file() or (folder / "model.safetensors").is_file():
             return ""
-        content = read_json(index)
-        names = [content["metadata"], *content["weight_map"].values()][1:]
-        strangers = [name for name in names if Path(name).name != name or not name.endswith(".safetensors")]
+        files = read_json(index).get("weight_map")
     except DataError as error:
         return str(error).rstrip(".")
-    except (KeyError, AttributeError, TypeError):
-        names, strangers = [], []
-    if not names:
+    if not files or not isinstance(files, dict):
         return f"{index} is damaged: it needs `metadata` and a `weight_map` of names and files"
-    if strangers:
-        return f"{index} names {strangers[0]!r}: weights are read from safetensors files beside it alone"
+    for name in map(str, files.values()):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
     return ""
 
 
@@ -215,10 +157,55 @@ def is_pickled(folder: Path) -> bool:
     return bool(list(folder.glob("pytorch_model*.bin"))) and not list(folder.glob("*.safetensors"))
 
 
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """What the system has against writing `path` (a full disk, a folder that is read-only, ...) becomes a DataError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in ADVICE:
+            raise
+        if not error.filename or path.parent in Path(os.fsdecode(error.filename)).parents:
+            error.filename = str(path)
+        raise DataError(refusal(error)) from error
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """An empty folder beside `path`, on the same disk, that is gone when the block ends."""
+    with _refusals(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
+            try:
+                yield Path(folder)
+            except (DataError, OSError):
+                raise
+            except Exception:
+                _try_writing(
+                    Path(folder)
+                )  # PyTorch and libraries in Rust do not hand on what the system has against it
+                raise
+        _to_disk(path.parent)
+
+
+def _try_writing(folder: Path) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(PROBE))
+
+
+def check_writable(folder: Path) -> None:
+    """Write into the folder, or where it would be made, and leave nothing there.
+
+    Raises:
+        DataError: that cannot be done: a full disk, a file in the way, no permission.
+    """
+    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    with _refusals(place):
+        _try_writing(place)
+
+
 def _to_disk(path: Path) -> None:
     """What a file or the list of a folder holds survives a power cut."""
-    if path.is_dir() and os.name != "posix":  # elsewhere folders cannot be opened
-        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -227,144 +214,43 @@ def _to_disk(path: Path) -> None:
 
 
 @contextmanager
-def whole_folder(folder: Path, *, sealed: bool = False) -> Iterator[Path]:
+def whole_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to write into, which takes the place of `folder` when the block ends without an error.
 
     So `folder` is there whole or not at all, and what was there before stays if something goes wrong.
 
-    Args:
-        sealed: write what its files hold into one more file, for `check_seal`.
-
     Raises:
         DataError: it cannot be written: a full disk, a file in its place, no permission.
     """
-    with _writing(folder):
+    with _beside(folder) as place:
         if os.path.lexists(folder) and not folder.is_dir():
             raise FileExistsError(errno.EEXIST, "", str(folder))
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as temporary:
-            new = Path(temporary) / "new"
-            new.mkdir()
-            yield new
-            if sealed:
-                files = sorted(path for path in new.rglob("*") if path.is_file() and not path.is_symlink())
-                contents = {path.relative_to(new).as_posix(): _content(path) for path in files}
-                (new / SEAL).write_text(json.dumps(contents), encoding="utf8")
-            for path in [*new.rglob("*"), new]:
-                _to_disk(path)
-            if not folder.exists():
-                os.replace(new, folder)
-            elif not _exchange(new, folder):  # in two steps, and a kill between them is put right by `sweep`
-                os.replace(folder, Path(temporary) / "old")
-                try:
-                    os.replace(new, folder)
-                except OSError:
-                    os.replace(Path(temporary) / "old", folder)
-                    raise
-        _to_disk(folder.parent)
-
-
-def _exchange(new: Path, old: Path) -> bool:
-    """Let two folders swap their names at once, where the system can do that (Linux); whether it did."""
-    try:
-        return not ctypes.CDLL(None).renameat2(-100, os.fsencode(new), -100, os.fsencode(old), 2)
-    except (OSError, AttributeError, TypeError):
-        return False
+        new, old = place / "new", place / "old"
+        new.mkdir()
+        yield new
+        for path in [*new.rglob("*"), new]:
+            _to_disk(path)
+        try:
+            if folder.exists():  # a folder does not replace one that holds something
+                os.replace(folder, old)
+            os.replace(new, folder)
+        finally:
+            if old.exists() and not folder.exists():
+                os.replace(old, folder)
 
 
 @contextmanager
-def whole_file(path: Path, *, sealed: bool = False) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """A path to write to, which takes the place of `path` when the block ends without an error: whole or not at all.
 
-    Args:
-        sealed: write what it holds into a small file beside it, for `check_seal`.
-
     Raises:
-        DataError: it cannot be written: a full disk, a folder in its place, no permission.
+        DataError: it cannot be written: a full disk, a folder in its place, no permission; or nothing was written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    seal, partial_seal = seal_of(path), partial.with_name(f"{partial.name}{SEAL}")
-    with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            yield partial
-            if not partial.exists():
-                raise FileNotFoundError(f"nothing was written for {path}")
-            _to_disk(partial)
-            if sealed:
-                partial_seal.write_text(json.dumps({path.name: _content(partial)}), encoding="utf8")
-                _to_disk(partial_seal)
-                seal.unlink(missing_ok=True)  # a file without a seal is taken as it is, one with another's is refused
-            os.replace(partial, path)
-            if sealed:
-                os.replace(partial_seal, seal)
-            _to_disk(path.parent)
-        finally:
-            partial.unlink(missing_ok=True)
-            partial_seal.unlink(missing_ok=True)
-
-
-def sha256(path: Path) -> str:
-    """SHA-256 of a file; a large one is read once per process, as long as it is not written again."""
-    found = path.stat()
-    version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-    if version in _hashed:
-        return _hashed[version]
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    if found.st_size > HASHED:
-        _hashed[version] = digest.hexdigest()
-    return digest.hexdigest()
-
-
-def _content(path: Path) -> dict[str, int | str]:
-    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
-
-
-def seal_of(path: Path) -> Path:
-    """Where it stands what a folder or a file holds."""
-    return path / SEAL if path.is_dir() else path.with_name(f".{path.name}{SEAL}")
-
-
-def check_seal(path: Path, *, thorough: bool = True) -> Path:
-    """The path, whose content is what was written there; one without a seal is taken as it is.
-
-    Args:
-        thorough: hash the files of more than HASHED bytes too (a second for 0.5 GB), not only look at their lengths.
-
-    Raises:
-        DataError: a file of it is gone, cut or changed, or cannot be read.
-    """
-    folder, seal = path if path.is_dir() else path.parent, seal_of(path)
-    seen = None
-    while True:
-        try:
-            found = seal.stat() if seal.is_file() else None
-            written = json.loads(seal.read_text(encoding="utf8")) if found else {}
-            wrong = [name for name, content in written.items() if not _holds(folder / name, content, thorough)]
-        except FileNotFoundError:  # replaced just now
-            continue
-        except OSError as error:
-            raise DataError(refusal(error)) from error
-        except (ValueError, AttributeError, TypeError, KeyError) as error:
-            raise DataError(f"{path} is damaged ({error}): delete it, and it is made again.") from error
-        if not wrong:
-            return path
-        version = found.st_ino, found.st_mtime_ns
-        if version == seen:  # nobody is writing it
-            raise DataError(
-                f"{folder / wrong[0]} was cut or changed since it was written: delete {path}, and it is made again."
-            )
-        seen = version
-
-
-def _holds(path: Path, content: dict[str, int | str], thorough: bool) -> bool:
-    """Whether a file is there and holds what its seal says."""
-    size = path.stat().st_size if path.is_file() else -1
-    is_hashed = "sha256" in content and (thorough or size <= HASHED)
-    return size == content["bytes"] and (not is_hashed or sha256(path) == content["sha256"])
+    with _beside(path) as place:
+        new = place / path.name
+        yield new
+        _to_disk(new)
+        os.replace(new, path)
 
 
 @contextmanager
@@ -381,7 +267,7 @@ def locked(path: Path, *, timeout: float = -1, waiting: str = "") -> Iterator[No
     """
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place)
-    with _writing(path):
+    with _refusals(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
@@ -399,16 +285,9 @@ def locked(path: Path, *, timeout: float = -1, waiting: str = "") -> Iterator[No
 
 
 def sweep(path: Path) -> None:
-    """Remove what killed processes left of their attempts to write `path`; for who holds its lock.
-
-    Where such an attempt had just moved the old folder out of the way, that is put back.
-    """
-    leftover = re.compile(rf"\.{re.escape(path.name)}(-\w{{8}}|\.\d+({re.escape(SEAL)})?)")
-    for other in [other for other in path.parent.glob(".*") if leftover.fullmatch(other.name)]:
-        if (other / "old").is_dir() and not path.exists():
-            os.replace(other / "old", path)
-        with suppress(OSError):
-            shutil.rmtree(other) if other.is_dir() else other.unlink()
+    """Remove what killed processes left of their attempts to write `path`; for who holds its lock."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}-{'[a-z0-9_]' * 8}"):  # as tempfile names them
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def made_once(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:
@@ -418,11 +297,11 @@ def made_once(path: Path, make: Callable[[Path], object], *, folder: bool = Fals
         make: writes a file `new`, or into an existing empty folder `new`; whole or not at all.
 
     Raises:
-        DataError: it was there, and was cut or changed since it was written; or it cannot be written.
+        DataError: it cannot be written.
     """
     if not path.exists():
         with locked(path):
             if not path.exists():
-                with (whole_folder if folder else whole_file)(path, sealed=True) as new:
+                with (whole_folder if folder else whole_file)(path) as new:
                     make(new)
-    return check_seal(path)
+    return path

@@ -63,10 +63,9 @@ def give_back_memory() -> None:
 
 @functools.cache
 def _malloc_trim() -> Any:
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, TypeError, AttributeError):  # a static Python, Windows, another C library
+    if platform.libc_ver()[0] != "glibc":
         return None
+    trim = ctypes.CDLL(None).malloc_trim
     trim.argtypes = [ctypes.c_size_t]
     return trim
 

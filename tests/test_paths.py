@@ -1,6 +1,5 @@
 import os
 import subprocess
-import sys
 import threading
 import time
 
@@ -36,129 +35,126 @@ def test_what_a_run_writes_by_default_leaves_the_checkout_clean(monkeypatch):
         assert ignored.returncode == 0, folder
 
 
-def test_whole_folder_replaces_the_old_one_only_when_the_block_ends(tmp_path):
-    folder = tmp_path / "runs" / "one"
-    with paths.whole_folder(folder) as new:
-        (new / "a").write_text("first")
-        assert not folder.exists()
-    with pytest.raises(ZeroDivisionError), paths.whole_folder(folder) as new:
-        (new / "b").write_text("second")
-        raise ZeroDivisionError
-    assert [path.name for path in folder.iterdir()] == ["a"]
-    with paths.whole_folder(folder) as new:
-        (new / "c").write_text("third")
-    assert [path.name for path in folder.iterdir()] == ["c"]
-    assert list(folder.parent.iterdir()) == [folder]  # nothing is left beside it
+KINDS = pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 
 
-def test_whole_file_is_there_whole_or_not_at_all(tmp_path):
-    file = tmp_path / "runs" / "one" / "metrics.json"
-    with pytest.raises(ZeroDivisionError), paths.whole_file(file) as new:
-        new.write_text("half")
-        raise ZeroDivisionError
-    assert list(file.parent.iterdir()) == []
-    with paths.whole_file(file) as new:
-        new.write_text("first")
-        assert not file.exists()
-    for error in (ZeroDivisionError, KeyboardInterrupt):
-        with pytest.raises(error), paths.whole_file(file) as new:
-            new.write_text("half")
-            raise error
-        assert file.read_text() == "first"
-    with paths.whole_file(file) as new:
-        new.write_text("second")
-        assert file.read_text() == "first"
-    assert file.read_text() == "second" and list(file.parent.iterdir()) == [file]
+def content(path, folder):
+    return path / "content" if folder else path
 
 
-def test_a_file_that_nobody_wrote_is_an_error_and_leaves_the_old_one(tmp_path):
-    (tmp_path / "file").write_text("first")
-    with pytest.raises(FileNotFoundError), paths.whole_file(tmp_path / "file"):
-        pass
-    assert (tmp_path / "file").read_text() == "first"
+@KINDS
+def test_a_path_is_there_whole_or_not_at_all(tmp_path, folder):
+    path, whole = tmp_path / "runs" / "one", paths.whole_folder if folder else paths.whole_file
 
-
-@pytest.mark.parametrize("folder", [False, True])
-def test_what_is_made_once_is_made_once(tmp_path, folder):
-    path, calls = tmp_path / "cache" / "thing", []
-
-    def make(new):
-        calls.append(new)
-        assert new != path and not path.exists()
-        (new / "content" if folder else new).write_text("done")
-
-    for _ in range(2):
-        assert paths.made_once(path, make, folder=folder) == path
-    assert len(calls) == 1 and (path / "content" if folder else path).read_text() == "done"
-    assert not calls[0].exists() and {p.name for p in path.parent.iterdir()} <= {"thing", ".thing.lock", ".thing.seal"}
-
-
-@pytest.mark.parametrize("folder", [False, True])
-def test_what_could_not_be_made_is_made_by_the_next_call(tmp_path, folder):
-    path = tmp_path / "thing"
-
-    def broken(new):
-        (new / "content" if folder else new).write_text("half")
-        raise ZeroDivisionError
+    def attempt(text, error=None):
+        with whole(path) as new:
+            content(new, folder).write_text(text)
+            assert [place.name for place in path.parent.glob("[!.]*")] == ([path.name] if path.exists() else [])
+            if error:
+                raise error
 
     with pytest.raises(ZeroDivisionError):
-        paths.made_once(path, broken, folder=folder)
-    assert not path.exists() and {p.name for p in tmp_path.iterdir()} <= {".thing.lock"}
-    paths.made_once(path, lambda new: (new / "content" if folder else new).write_text("done"), folder=folder)
-    assert (path / "content" if folder else path).read_text() == "done"
+        attempt("half", ZeroDivisionError)
+    assert not path.exists()
+    attempt("first")
+    for error in (ZeroDivisionError, KeyboardInterrupt):
+        with pytest.raises(error):
+            attempt("half", error)
+        assert content(path, folder).read_text() == "first"
+    if not folder:
+        with pytest.raises(DataError, match=f"{path} cannot be"), whole(path):
+            pass  # nothing was written
+    attempt("second")
+    assert content(path, folder).read_text() == "second" and list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("folder", [False, True])
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text("first")
+    replace = os.replace
+
+    def refused(source, target):
+        if os.path.basename(source) == "new":
+            raise PermissionError(13, "", str(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(DataError, match="run cannot be read or written"), paths.whole_folder(tmp_path / "run"):
+        pass
+    assert (tmp_path / "run" / "a").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("library", [False, True])
+def test_a_full_disk_is_said_also_where_a_library_hides_it(tmp_path, monkeypatch, library):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(paths.tempfile, "TemporaryFile", full)
+    said = pytest.raises(DataError, match=r"run.*No space left on device\): free some space")
+    with said, paths.whole_folder(tmp_path / "run"):
+        raise RuntimeError("a file write failed") if library else full()
+    with pytest.raises(DataError, match="free some space"):
+        paths.check_writable(tmp_path / "run" / "below")
+    monkeypatch.undo()
+    with pytest.raises(RuntimeError, match="another reason"), paths.whole_folder(tmp_path / "run"):
+        raise RuntimeError("another reason")
+    assert list(tmp_path.iterdir()) == []
+
+
+@KINDS
 def test_of_several_threads_one_makes_it_and_the_others_wait(tmp_path, folder):
-    path, calls, contents = tmp_path / "thing", [], []
+    path, calls, contents = tmp_path / "cache" / "thing", [], []
+
+    def broken(new):
+        content(new, folder).write_text("half")
+        raise ZeroDivisionError
 
     def make(new):
         calls.append(new)
         time.sleep(0.2)  # the others arrive
-        (new / "content" if folder else new).write_text("done")
+        content(new, folder).write_text("done")
 
     def ask():
-        paths.made_once(path, make, folder=folder)
-        contents.append((path / "content" if folder else path).read_text())
+        contents.append(content(paths.made_once(path, make, folder=folder), folder).read_text())
 
+    with pytest.raises(ZeroDivisionError):  # is made by the next call
+        paths.made_once(path, broken, folder=folder)
+    assert not path.exists()
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(calls) == 1 and contents == ["done"] * 4
+    assert {place.name for place in path.parent.iterdir()} <= {"thing", ".thing.lock"}
 
 
-def test_of_two_processes_one_makes_it_and_the_other_waits(tmp_path):
-    code = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from lib import paths\n"
-        "def make(new):\n"
-        "    print('makes', flush=True)\n"
-        "    time.sleep(1)\n"
-        "    new.write_text('done')\n"
-        "print(paths.made_once(Path(sys.argv[1]), make).read_text())\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(paths.root())}
-    command = [sys.executable, "-c", code, str(tmp_path / "thing")]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
-    outputs = sorted(process.communicate()[0].split() for process in processes)
-    assert outputs == [["done"], ["makes", "done"]]
+def test_what_killed_processes_left_is_swept_and_a_seal_of_older_code_is_not_read(tmp_path):
+    path = tmp_path / "thing"
+    (tmp_path / ".thing-abcd123_" / "new").mkdir(parents=True)
+    for other in (".thing-else", ".things-abcd1234"):
+        (tmp_path / other).mkdir()
+    (tmp_path / ".thing.seal").write_text("anything")
+    paths.made_once(path, lambda new: new.write_text("whole"))
+    assert paths.made_once(path, None).read_text() == "whole"
+    names = {place.name for place in tmp_path.iterdir()}
+    assert names == {"thing", ".thing.seal", ".thing-else", ".things-abcd1234"}
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="asks the system which file was written")
-def test_whole_files_and_folders_are_on_the_disk_before_they_are_promised(tmp_path, monkeypatch):
+def test_what_was_written_is_on_the_disk_before_it_is_promised(tmp_path, monkeypatch):
     synced, real = [], os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle))
-    )
-    with paths.whole_folder(tmp_path / "run", sealed=True) as new:
+
+    def fsync(handle):
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with paths.whole_folder(tmp_path / "run") as new:
         (new / "encoder").mkdir()
         (new / "encoder" / "weights").write_text("x")
-    names = [path.rsplit("/", 1)[1] for path in synced]
-    assert {"weights", "encoder", paths.SEAL, "new"} < set(names) and synced[-1] == str(tmp_path)
+    assert {*synced[:-2]} == {"weights", "encoder"} and synced[-2:] == ["new", tmp_path.name]
     synced.clear()
     with paths.whole_file(tmp_path / "metrics.json") as new:
         new.write_text("{}")
-    assert [path.rsplit("/", 1)[1] for path in synced] == [new.name, tmp_path.name]
+    assert synced == ["metrics.json", tmp_path.name]

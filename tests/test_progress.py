@@ -40,45 +40,29 @@ def shown(monkeypatch):
     return show
 
 
-def test_lines_without_a_terminal(shown):
-    assert shown(io.StringIO(), seconds=2.0).splitlines() == [
-        "train 1/4  loss=1.000  about 6 s left",
-        "train 2/4  loss=0.500  about 4 s left",
-        "train 3/4  loss=0.333  about 2 s left",
-    ]
+LINES = [f"train {n}/4  loss={1 / n:.3f}  about {2 * (4 - n)} s left" for n in (1, 2, 3)]
 
 
-def test_no_line_comes_sooner_than_asked(shown):
-    lines = shown(io.StringIO(), seconds=1.0, steps=9, total=9).splitlines()
-    assert [line.split()[1] for line in lines] == ["2/9", "4/9", "6/9", "8/9"]
-
-
-def test_quick_work_shows_nothing(shown):
-    assert shown(io.StringIO(), seconds=0.1) == ""
-
-
-def test_work_that_stops_early_adds_no_line(shown):
-    assert shown(io.StringIO(), seconds=2.0, steps=1) == "train 1/4  loss=1.000  about 6 s left\n"
-
-
-def test_work_of_an_earlier_process_does_not_count_in_the_estimate(shown):
-    text = shown(io.StringIO(), seconds=2.0, steps=1, total=100, initial=90)
-    assert text == "train 91/100  loss=1.000  about 18 s left\n"
-
-
-def test_values_are_optional_and_stay(monkeypatch, capsys):
-    counter = progress(total=9, label="encode", seconds=0.001)
-    clock = [counter.start_t]
-    monkeypatch.setattr(counter, "_time", lambda: clock[0])
-    for values in ({}, {"loss": 2.0}, {}):
-        clock[0] += 1.0
-        counter.update(2, **values)
-    counter.close()
-    assert capsys.readouterr().err.splitlines() == [
-        "encode 2/9  about 4 s left",
-        "encode 4/9  loss=2.000  about 2 s left",
-        "encode 6/9  loss=2.000  about 2 s left",
-    ]
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({"seconds": 2.0}, LINES),
+        ({"seconds": 1.0}, ["train 2/4  loss=0.500  about 2 s left"]),  # none sooner than asked
+        ({"seconds": 0.1}, []),  # quick work
+        ({"seconds": 2.0, "steps": 1}, LINES[:1]),  # work that stops early adds none
+        (
+            {
+                "seconds": 2.0,
+                "steps": 1,
+                "total": 100,
+                "initial": 90,
+            },  # work of an earlier process is not in the estimate
+            ["train 91/100  loss=1.000  about 18 s left"],
+        ),
+    ],
+)
+def test_lines_without_a_terminal(shown, options, lines):
+    assert shown(io.StringIO(), **options).splitlines() == lines
 
 
 @pytest.mark.parametrize("stderr", [io.StringIO, Terminal])

@@ -25,8 +25,10 @@ from lib.methods import Method
 from lib.progress import is_wanted
 from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
-from lib.runs.store import NAMES, Run
+from lib.runs.store import Run
 from lib.training import Trained, train
+
+FILES = {"config.yaml", "metrics.json", "provenance.json", "history.csv", "encoder", "results"}  # of a run
 
 
 def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
@@ -48,17 +50,14 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
         ConfigError, DataError, EncoderError: before training starts; DataError also when the disk is full.
         lib.training.NumericError: a loss term is not finite.
     """
-    group, environment = processes(), session.environment()
-    prepared = prepare(config)
-    corpus, encoder = prepared.corpus, prepared.encoder
+    environment, prepared = session.environment(), prepare(config)  # the commit of the code that runs, not a later one
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
-        if is_wanted() and group.is_main_process and stored.provenance.get("commit") != environment["commit"]:
-            again = "delete its folder to train it again with the present code."
-            print(f"run {stored.id} was trained at commit {stored.provenance.get('commit')}; {again}", file=sys.stderr)
+        _name_other_commit(stored, environment["commit"])
         return stored
-    check_memory(config, encoder, columns=len(corpus.roles))
+    check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
+    group = processes()
     if group.is_main_process:
         warn_if_slow(config)
         _check_place(stored.folder)
@@ -69,14 +68,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
             paths.sweep(stored.folder)
         group.wait_for_everyone()
         if not stored.is_finished:
-            set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
-            method = build(config, encoder)
-            if group.process_index:
-                set_seed(config.seed + 1000 * group.process_index)  # but every process has its own dropout masks
-            split, checkpoint = config.needs.splits_long_rows, working / "checkpoint.pt"
-            tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=split)
-            tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
-            trained = train(method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, label=label)
+            method, trained = _train(config, prepared, working / "checkpoint.pt", label)
             if group.is_main_process:
                 _finish(stored.folder, config, prepared, method, trained, environment)
                 shutil.rmtree(working, ignore_errors=True)
@@ -84,10 +76,29 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     return stored
 
 
+def _name_other_commit(stored: Run, commit: str) -> None:
+    trained_at = stored.provenance.get("commit")
+    if is_wanted() and processes().is_main_process and trained_at != commit:
+        again = "delete its folder to train it again with the present code."
+        print(f"run {stored.id} was trained at commit {trained_at}; {again}", file=sys.stderr)
+
+
+def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) -> tuple[Method, Trained]:
+    """The method, trained from its seed, or from the checkpoint that a killed process left."""
+    corpus, encoder, index = prepared.corpus, prepared.encoder, processes().process_index
+    set_seed(config.seed)  # the heads that a method adds are drawn with it, equal on all processes
+    method = build(config, encoder)
+    if index:
+        set_seed(config.seed + 1000 * index)  # but every process has its own dropout masks
+    tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=config.needs.splits_long_rows)
+    tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
+    return method, train(method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, label=label)
+
+
 def _finish(
     folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained, environment: dict[str, Any]
 ) -> None:
-    with paths.whole_folder(folder, sealed=True) as path:
+    with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
         trained.history.to_csv(path / "history.csv", index=False)
@@ -115,8 +126,7 @@ def _check_place(folder: Path) -> None:
     paths.check_writable(folder.parent)
     if os.path.lexists(folder) and not folder.is_dir():
         raise DataError(f"{folder} is in the way of the run of this name: move it.")
-    ours = {*NAMES, "history.csv", "encoder", "results"}
-    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in ours):
+    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in FILES):
         raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")
 
 

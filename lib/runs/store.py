@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from pandas.api.types import is_numeric_dtype
 
 from lib import paths
 from lib.checks import DataError, refusal
@@ -23,13 +22,6 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import load_training_head
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs.prepare import FORMAT, encoder_name
-
-# what the files of a run say at least
-NAMES = {
-    "config.yaml": ("method", "profile", "seed", "backbone"),
-    "metrics.json": ("steps", "best_step", "dev"),
-    "provenance.json": ("corpus", "rows", "commit"),
-}
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text), NAMES["config.yaml"]))
+        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text)))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -64,11 +56,11 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
-        return self._read("metrics.json", lambda text: _mapping(json.loads(text), NAMES["metrics.json"]))
+        return self._read("metrics.json", lambda text: _mapping(json.loads(text)))
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._read("provenance.json", lambda text: _mapping(json.loads(text), NAMES["provenance.json"]))
+        return self._read("provenance.json", lambda text: _mapping(json.loads(text)))
 
     @cached_property
     def history(self) -> pd.DataFrame:
@@ -76,25 +68,16 @@ class Run:
         return self._read("history.csv", lambda text: pd.read_csv(io.StringIO(text)))
 
     def _read(self, name: str, parse: Callable[[str], Any]) -> Any:
-        """Raises DataError when the run is not as it was written."""
+        """Raises DataError when the file is gone, closed or damaged."""
         try:
-            return parse((self._checked / name).read_text(encoding="utf8"))
-        except PermissionError as error:
+            return parse((self.folder / name).read_text(encoding="utf8"))
+        except OSError as error:
             raise DataError(refusal(error)) from error
-        except (
-            OSError,
-            ValueError,
-            RecursionError,
-            yaml.YAMLError,
-        ) as error:  # those of json and pandas are ValueErrors
+        except (ValueError, yaml.YAMLError) as error:  # those of json and pandas are ValueErrors
             raise DataError(
                 f"{self.folder / name} is damaged ({' '.join(str(error).split())}): delete {self.folder}, and it is trained "
                 "again."
             ) from error
-
-    @cached_property
-    def _checked(self) -> Path:
-        return paths.check_seal(self.folder, thorough=False)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -113,10 +96,8 @@ class Run:
             options: as in SentenceEncoder.from_pretrained.
 
         Raises:
-            EncoderError: the run has no such projection.
-            DataError: a file of the run was cut or changed.
+            EncoderError: the run has no such projection, or its encoder cannot be read.
         """
-        paths.check_seal(self.folder)
         if training_head:
             options["projection"] = load_training_head(self.folder / "encoder")
         return ensemble.load(self.folder / "encoder", **options).to(processes().device)
@@ -137,32 +118,28 @@ class Run:
         return kept_rows(self.results_file(name, key), compute)
 
 
-def _mapping(content: Any, names: Sequence[str]) -> dict[str, Any]:
+def _mapping(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"it holds a {type(content).__name__} where names and values are expected")
-    if missing := [name for name in names if name not in content]:
-        raise ValueError(f"it has no {missing[0]}")
     return content
 
 
 def read_rows(path: Path) -> pd.DataFrame:
-    """Result rows that were kept.
+    """RESULT_COLUMNS that were kept.
 
     Raises:
         DataError: the file holds no such rows.
     """
-    try:
-        rows = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]})  # an empty label is no number
+    try:  # an empty label is no number
+        rows = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]}, dtype={"value": float})
         if rows.empty or not {*RESULT_COLUMNS} <= {*rows}:
             raise ValueError(f"it has the columns {', '.join(map(str, rows))}")
-        if not is_numeric_dtype(rows["value"]):
-            raise ValueError("a value is no number")
-    except (ValueError, pd.errors.ParserError) as error:  # pandas' and those of the encoding among them
+    except ValueError as error:  # pandas' and those of the encoding among them
         raise DataError(f"{path} is damaged ({error}): delete it, and it is measured again.") from error
-    return rows
+    return rows[RESULT_COLUMNS]
 
 
 def kept_rows(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """RESULT_COLUMNS from this file, or computed once and kept there."""
     path = paths.made_once(path, lambda new: compute().to_csv(new, index=False))
-    return read_rows(path)[RESULT_COLUMNS]
+    return read_rows(path)
