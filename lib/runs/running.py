@@ -50,7 +50,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
         ConfigError, DataError, EncoderError: before training starts; DataError also when the disk is full.
         lib.training.NumericError: a loss term is not finite.
     """
-    environment, prepared = session.environment(), prepare(config)  # the commit of the code that runs, not a later one
+    environment, prepared = session.environment(), prepare(config)
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib import runs
+from lib.checks import ConfigError
 from lib.runs.__main__ import main, read
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,18 +34,8 @@ def test_one_run(file, capsys):
     ids=lambda path: path.stem,
 )
 def test_a_parameter_file_trains_its_method(path):
-    methods = {
-        "0": "simcse",
-        "1": "simcse",
-        "2": "micse",
-        "3": "infocse",
-        "4": "msse",
-        "5": "jtcse",
-        "6": "three_r(simcse)",
-        "7": "simcse",
-        "9": "mlm",
-    }
-    assert read(path).method == methods[path.name[0]]
+    others = {"2": "micse", "3": "infocse", "4": "msse", "5": "jtcse", "6": "three_r(simcse)", "9": "mlm"}
+    assert read(path).method == others.get(path.name[0], "simcse")
 
 
 def test_the_file_of_a_notebook_with_overrides():
@@ -56,7 +47,6 @@ def test_the_file_of_a_notebook_with_overrides():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-p", "learning_rate=1e-5"], "-p (p.yaml belongs to no notebook, so that only names of the run are known): "),
         (["-p", "learning_rate=1e-5"], "write 1.0e-5"),
         (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
         (["-p", "momentum=0.9"], "unknown parameter 'momentum'"),  # of another method
@@ -74,15 +64,12 @@ def test_refusals(file, monkeypatch, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_file_names_its_method_and_nothing_unknown(file, monkeypatch, capsys):
-    monkeypatch.setattr(runs, "run", lambda *args, **options: pytest.fail("a run would start"))
+def test_a_file_names_its_method_and_nothing_unknown(file):
     text = file.read_text()
     file.write_text(text + "few_shot_sizes: [1]\n")
-    assert main(["-f", str(file)]) == 2
-    assert (
-        "belongs to no notebook, so that only names of the run are known): unknown parameter" in capsys.readouterr().err
-    )
+    with pytest.raises(ConfigError, match="belongs to no notebook, so that only names of the run are known.: unknown"):
+        read(file)
     file.write_text(text.replace("method: simcse\n", ""))
-    assert main(["-f", str(file)]) == 2
-    assert "p.yaml names no method: write `method: simcse` in it" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="p.yaml names no method: write `method: simcse` in it"):
+        read(file)
     assert read(file, ["method=simcse"]).method == "simcse"
