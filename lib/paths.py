@@ -107,7 +107,7 @@ def read_json(path: Path, *, kind: type = dict) -> Any:
         content = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
         raise DataError(refusal(error)) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
     if not isinstance(content, kind):
         expected = "names and values are" if kind is dict else "a list is"
@@ -148,8 +148,10 @@ def foreign_shard(folder: Path) -> str:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a model in a folder; see `foreign_shard` for whether it names others."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    names = [] if whole.is_file() or not index.is_file() else read_json(index)["weight_map"].values()
-    return [whole] if whole.is_file() else sorted({folder / name for name in names if (folder / name).is_file()})
+    if whole.is_file():
+        return [whole]
+    names = read_json(index)["weight_map"].values() if index.is_file() else []
+    return sorted({folder / name for name in names if (folder / name).is_file()})
 
 
 def is_pickled(folder: Path) -> bool:
@@ -254,16 +256,14 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, *, timeout: float = -1, waiting: str = "") -> Iterator[None]:
+def locked(path: Path, *, waiting: str = "") -> Iterator[None]:
     """One process at a time is in such a block for a path; what a killed one left beside it is swept.
 
     Args:
-        timeout: seconds; -1 waits as long as it takes.
         waiting: what is said when another process is in it.
 
     Raises:
         DataError: nothing can be written there.
-        filelock.Timeout: another process was in it for so long.
     """
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place)
@@ -274,7 +274,7 @@ def locked(path: Path, *, timeout: float = -1, waiting: str = "") -> Iterator[No
         except Timeout:
             if waiting:
                 print(waiting, file=sys.stderr, flush=True)
-            lock.acquire(timeout=timeout)
+            lock.acquire()
     try:
         sweep(path)
         yield

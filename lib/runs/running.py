@@ -6,14 +6,13 @@ import os
 import shutil
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from accelerate.utils import set_seed
-from filelock import Timeout
 
 from lib import paths, session
 from lib.checks import DataError
@@ -54,6 +53,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
+        shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished
         _name_other_commit(stored, environment["commit"])
         return stored
     check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
@@ -61,7 +61,6 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     if group.is_main_process:
         warn_if_slow(config)
         _check_place(stored.folder)
-        sweep(paths.runs())
     waiting = f"another process is at work on run {stored.id}: waiting for it."
     with paths.locked(working, waiting=waiting) if group.is_main_process else nullcontext():
         if group.is_main_process:
@@ -128,11 +127,3 @@ def _check_place(folder: Path) -> None:
         raise DataError(f"{folder} is in the way of the run of this name: move it.")
     if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in FILES):
         raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")
-
-
-def sweep(store: Path) -> None:
-    """Remove what killed processes left of runs that are finished by now; the others stay, so that they resume."""
-    for working in [place for place in (store / ".unfinished").glob("*") if place.is_dir()]:
-        if any((store / profile / working.name / "metrics.json").is_file() for profile in paths.PROFILES):
-            with suppress(Timeout), paths.locked(working, timeout=0):
-                shutil.rmtree(working, ignore_errors=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from lib import runs
+from lib import paths, runs
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.evaluation import RESULT_COLUMNS
@@ -40,10 +40,12 @@ def test_a_run_is_trained_once_and_found_again(config, monkeypatch, sentences):
     assert {"torch", "transformers", "python"} <= set(provenance["versions"])
     assert provenance["device"] and provenance["commit"] and provenance["seconds"] > 0
     (first.folder / ".seal").write_text("of older code")
+    left = paths.runs() / ".unfinished" / first.id
+    left.mkdir()
     monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("trained again"))
     monkeypatch.setattr("psutil.virtual_memory", lambda: pytest.fail("a finished run needs no memory"))
     again = runs.run(config)
-    assert again.folder == first.folder
+    assert again.folder == first.folder and not left.exists()
     np.testing.assert_array_equal(again.encoder().encode(sentences[:3]), first.encoder().encode(sentences[:3]))
 
 
