@@ -37,10 +37,10 @@ from lib.command import DONE, INTERRUPTED, ended, say
 def _run(args: Namespace) -> int:
     job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
     plan = plan_of(job)
-    if args.dry_run:
-        print(preview(job, plan))
-        return DONE
-    return execute(job, plan)
+    if not args.dry_run:
+        return execute(job, plan)
+    print(preview(job, plan))
+    return DONE
 
 
 def _sweep(args: Namespace) -> int:
@@ -75,11 +75,11 @@ def _all(args: Namespace) -> int:
 
 
 def _report(args: Namespace) -> int:
-    executed = [path for path in folder(args.profile).glob("*.ipynb") if path.is_file()]
+    executed = sorted(folder(args.profile).glob("*.ipynb"), key=lambda path: path.stem)
     if not executed:
         command = f"python -m lib.batch all --profile {args.profile}"
         raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")
-    print(f"Report: {report.write(args.profile, sorted(executed, key=lambda path: path.stem))}")
+    print(f"Report: {report.write(args.profile, executed)}")
     return DONE
 
 
@@ -94,15 +94,11 @@ def _parser() -> ArgumentParser:
     run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
     run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
     run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
-    run.add_argument(
-        "--dry-run", action="store_true", help="check, list the runs and the expected time, start and write nothing"
-    )
+    run.add_argument("--dry-run", action="store_true", help="check, and list the runs and the expected time")
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
-    sweep.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in a process of its own"
-    )
+    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="so many side by side, each in its process")
     everything = commands.add_parser("all", help="execute every notebook")
     everything.add_argument("--report", action="store_true", help="write the HTML report afterwards")
     pages = commands.add_parser("report", help="write the executed notebooks as HTML")
