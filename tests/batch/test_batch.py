@@ -139,15 +139,7 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "steps: int = 10 * 3",  # no literal
-        "b = (",
-        "b = 1",
-        "b: Path = 'data'",
-        "b: int | None = None",
-        "b: int[str] = 1",
-        "from os import path as b; c = 1",
-    ],
+    ["b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int | None = None", "b: int[str] = 1", "import os"],
 )
 def test_a_parameters_cell_holds_nothing_else(tmp_path, no_kernel, capsys, line):
     path = write(tmp_path / "n.ipynb", parameters=f"a: int = 1  # one\n# a remark\n{line}")
@@ -201,7 +193,7 @@ def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, aske
     path = training(tmp_path)
     assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
     assert asked == [RunConfig(method="micse", epochs=7, seed=1, corpus_seed=1, method_arguments={"momentum": 0.99})]
-    capsys.readouterr()
+    assert "0 of 1 runs found, 1 to train, expected time unknown\n" in capsys.readouterr().err
     assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
     assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
     assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
@@ -233,12 +225,6 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     assert "n.ipynb trains nothing" in capsys.readouterr().out
 
 
-def test_what_is_to_train_is_told_before_a_notebook_starts(tmp_path, asked, fake, capsys):
-    assert main(["run", str(training(tmp_path))]) == 0
-    said = capsys.readouterr().err.splitlines()[0]
-    assert said.endswith("t.ipynb; 0 of 1 runs found, 1 to train, expected time unknown")
-
-
 def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, monkeypatch):
     """It would show bars and controls, as if somebody looked at it."""
     seen = []
@@ -265,30 +251,16 @@ WRONG = {
         "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
         "transfer_tasks=[nonsense]": "transfer task 'nonsense' is unknown",
         "evaluation_tasks=[STS12, STS13]": "give one task, or all of STS12",
-        "augmentations=[nonsense]": "augmentation 'nonsense' is unknown",
         "seeds=[]": "the number of seeds must be at least 1",
         "choice_seed=42": "choice_seed 42 is one of seeds",
         "triples=nowhere.csv": "no such file",
         "publish=true": "demo profile are not results",
     },
-    "2_micse": {
-        "max_layer=99": "beyond the 6 layers",
-        "ami_weights=[-1.0]": "ami_weight must be",
-        "negatives=all": "negatives 'all' is unknown",
-    },
+    "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
     "3_infocse": {"stage_one_steps=-1": "stage_one_steps must be at least 0; got -1"},
     "4_msse": {"triples=demo": "the kind of corpus in triples 'sentences' is unknown"},
-    "5_jtcse": {
-        "layer_counts=[5]": "does not divide the 6 layers",
-        "loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown",
-        "third=./nowhere": "neither an existing folder",
-    },
-    "9_backbone": {
-        "mlm_probability=3": "mlm_probability must be above 0, at most 1; got 3.",
-        "max_length=500": "max_length 500",
-        "max_positions=1000000000": "too many for the free memory",
-        "export_folder=/proc/x": "cannot be read or written",
-    },
+    "5_jtcse": {"loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown", "third=./nowhere": "neither an existing"},
+    "9_backbone": {"max_length=500": "max_length 500", "max_positions=1000000000": "too many for the free memory"},
 }
 
 
@@ -405,9 +377,8 @@ def sweep(notebook, tmp_path):
 def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)
     example = tmp_path / "example.yaml"
-    example.write_text(
-        textwrap.dedent(command.__doc__[command.__doc__.index("    notebook:") :].split("Exit codes")[0])
-    )
+    written = command.__doc__[command.__doc__.index("    notebook:") : command.__doc__.index("Exit codes")]
+    example.write_text(textwrap.dedent(written))
     assert len(expand(example)) == 5
     assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
@@ -456,13 +427,7 @@ def test_an_interruption_ends_a_sweep(sweep, fake, capsys):
     assert main(["sweep", str(sweep)]) == 130
     out, err = capsys.readouterr()
     assert "2_toy.ipynb: interrupted; start the same command again" in err
-    assert [line.split()[0] for line in out.splitlines()[5:]] == [
-        "finished",
-        "interrupted",
-        "not",
-        "not",
-        "not",
-    ]
+    assert [line.split()[0] for line in out.splitlines()[5:]] == ["finished", "interrupted", *["not"] * 3]
 
 
 @pytest.mark.parametrize(

@@ -25,43 +25,33 @@ NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 class Page(HTMLParser):
     """What a page links to, loads by itself, and can be linked to."""
 
-    def __init__(self, html: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
-        self.links, self.loaded, self.ids = [], re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""", html), set()
+        html = path.read_text(encoding="utf-8")
+        self.links, self.loaded, self.ids = [], re.findall(r"""(?:url\(|@import)\s*["']?([^"')\s]+)""", html), {""}
         self.feed(html)
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
-        self.ids |= {values["id"]} if "id" in values else set()
+        self.ids.add(values.get("id", ""))
         for name in {"href", "src", "srcset", "data", "poster"} & set(values):
             (self.links if (tag, name) == ("a", "href") else self.loaded).append(values[name])
 
 
-parsed = functools.cache(Page)
+page = functools.cache(Page)
 
 
-def page(path: Path) -> Page:
-    return parsed(path.read_text(encoding="utf-8"))
-
-
-def foreign(path: Path) -> list[str]:
-    """What a page would load by itself from elsewhere."""
-    return [url for url in page(path).loaded if urlsplit(url).scheme not in ("", "data") or url.startswith("//")]
-
-
-def dead(path: Path) -> list[str]:
-    """The relative links of a page that lead to nothing."""
-    wrong = []
+def wrong(path: Path) -> list[str]:
+    """What a page would load by itself from elsewhere, and its relative links that lead to nothing."""
+    found = [url for url in page(path).loaded if urlsplit(url).scheme not in ("", "data") or url.startswith("//")]
     for url in page(path).links + page(path).loaded:
         parts = urlsplit(url)
-        if parts.scheme or parts.netloc:
-            continue
         target = path.parent / unquote(parts.path) if parts.path else path
-        if not target.is_file() or (
-            parts.fragment and not {parts.fragment, unquote(parts.fragment)} & page(target).ids
-        ):
-            wrong.append(url)
-    return wrong
+        if not parts.scheme and not parts.netloc:
+            is_page, fragments = target.suffix == ".html", {parts.fragment, unquote(parts.fragment)}
+            there = target.is_file() and (not is_page or fragments & page(target).ids)
+            found += [] if there else [url]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +98,7 @@ def written(tmp_path_factory, judged):
         patch.setenv("CSE_RUNS", str(folder / "runs"))
         patch.setenv("CSE_FIGURES", str(folder / "figures"))
         patch.setattr(session, "git_commit", lambda: "abc1234")
-        patch.setattr(
-            claims, "verdicts", lambda profile, paper="": {"small": judged}[profile]
-        )  # the demo's are no results
+        patch.setattr(claims, "verdicts", lambda profile, paper="": {"small": judged}[profile])  # not the demo's
         index = report.write("demo", notebooks)
     assert index == folder / "runs" / "report" / "demo" / "index.html"
     return index.parent
@@ -118,14 +106,8 @@ def written(tmp_path_factory, judged):
 
 def test_the_index(written):
     index = (written / "index.html").read_text()
-    for text in (
-        "Profile demo",
-        "1 of 3 notebooks finished",
-        "abc1234",
-        "A title",
-        "<strong>The claim.</strong> It\nholds",
-    ):
-        assert text in index
+    assert "Profile demo" in index and "1 of 3 notebooks finished" in index and "abc1234" in index
+    assert "A title" in index and "<strong>The claim.</strong> It\nholds" in index
     assert "0:01:01" in index and "1:02:05" in index and "ValueError: &lt;b&gt;" in index and 'name="viewport"' in index
     assert re.findall(r'<span class="([^"]+)">([^<]+)</span><br>', index) == [
         ("finished", "finished"), ("failed", "failed"), ("not finished", "not finished"),
@@ -154,7 +136,7 @@ def test_figures_say_where_their_numbers_are_from(written):
 def test_pages_load_nothing_and_lead_to_their_neighbours(written):
     pages = sorted(written.glob("*.html"))
     assert len(pages) == 4
-    assert [foreign(path) + dead(path) for path in pages] == [[]] * 4
+    assert [wrong(path) for path in pages] == [[]] * 4
     assert not any("<script" in path.read_text() for path in pages)
     first, middle = page(pages[0]).links, page(pages[1]).links
     assert first.count("1_toy-a%3Db.html") == 2 and first.count("index.html") == 2
@@ -162,11 +144,10 @@ def test_pages_load_nothing_and_lead_to_their_neighbours(written):
     assert "shown" in pages[0].read_text() and "<msub><mi>x</mi><mn>1</mn></msub>" in pages[0].read_text()
 
 
-def test_the_checks_see_what_is_wrong(tmp_path):
-    wrong = '<script src="https://a.org/x.js"></script><img src="//a.org/i.png"><style>@import "http://b.org";</style>'
-    (tmp_path / "a.html").write_text(f'{wrong}<a id="x" href="#y">y</a><a href="b.html">b</a><a href="a.html#x">x</a>')
-    assert sorted(foreign(tmp_path / "a.html")) == ["//a.org/i.png", "http://b.org", "https://a.org/x.js"]
-    assert dead(tmp_path / "a.html") == ["#y", "b.html"]
+def test_the_check_sees_what_is_wrong(tmp_path):
+    loads = '<script src="https://a.org/x.js"></script><img src="//a.org/i.png"><style>@import "http://b.org";</style>'
+    (tmp_path / "a.html").write_text(f'{loads}<a id="x" href="#y">y</a><a href="b.html">b</a><a href="a.html#x">x</a>')
+    assert sorted(wrong(tmp_path / "a.html")) == ["#y", "//a.org/i.png", "b.html", "http://b.org", "https://a.org/x.js"]
 
 
 def test_a_notebook_that_cannot_be_read_has_its_line_and_no_page(tmp_path, verdicts):
@@ -181,7 +162,7 @@ def test_a_notebook_that_cannot_be_read_has_its_line_and_no_page(tmp_path, verdi
     for number, (_, reason) in enumerate(lines[:4]):
         assert re.fullmatch(rf"{number}.ipynb cannot be read \(.+\): delete it and run the notebook again.", reason)
     assert sorted(path.name for path in index.parent.glob("*.html")) == ["4.html", "index.html"]
-    assert dead(index) == dead(index.with_name("4.html")) == []
+    assert wrong(index) == wrong(index.with_name("4.html")) == []
 
 
 def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
@@ -197,9 +178,9 @@ def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
     index = report.write("demo", copies)
     written = sorted(index.parent.glob("*.html"))
     assert len(written) == len(NOTEBOOKS) + 1
-    assert {path.name: foreign(path) + dead(path) for path in written} == {path.name: [] for path in written}
-    links = page(index.with_name("9_backbone.html"))
-    assert "1_simcse.html" in links.links and not any("README" in url for url in links.links)
+    assert {path.name: wrong(path) for path in written} == {path.name: [] for path in written}
+    links = page(index.with_name("9_backbone.html")).links
+    assert "1_simcse.html" in links and not any("README" in url for url in links)
     assert index.read_text().count("<figure>") == len(list((paths.root() / "figures").glob("*.png")))
 
 
@@ -211,10 +192,8 @@ def test_every_formula_of_the_notebooks_becomes_mathml():
             for markdown in [cell.source] if cell.cell_type == "markdown" else outputs:
                 html = report._html(markdown, ())
                 formulas += html.count("<math")
-                assert "math-core-error" not in html, f"{path.name}: {html}"
-                assert "$" not in re.sub(r"<code>.*?</code>|<pre>.*?</pre>", "", html, flags=re.S), (
-                    f"{path.name}: {html}"
-                )
+                plain = re.sub(r"<code>.*?</code>|<pre>.*?</pre>", "", html, flags=re.S)
+                assert "math-core-error" not in html and "$" not in plain, f"{path.name}: {html}"
     assert formulas > 100
 
 
