@@ -28,7 +28,7 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of, preview
+from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of
 from lib.batch.jobs import expand, folder, single
 from lib.checks import ConfigError, check_range
 from lib.command import DONE, INTERRUPTED, ended, say
@@ -38,25 +38,26 @@ def _run(args: Namespace) -> int:
     job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
     plan = plan_of(job)
     if not args.dry_run:
-        return execute(job, plan)
-    print(preview(job, plan))
+        return execute(job)
+    print(plan.check().to_string() if plan and any(plan) else f"{job.notebook.name} trains nothing")
     return DONE
 
 
 def _sweep(args: Namespace) -> int:
     check_range("--jobs", args.jobs, 1)
-    alone = args.jobs == 1
-    planned = [(job, plan_of(job) if alone else None) for job in expand(args.sweep)]
-    remaining = [(job, plan) for job, plan in planned if not finished(job)]
-    for job, plan in planned:
-        print(f"{'to run' if (job, plan) in remaining else 'skipped':<12}{job.output}", flush=True)
+    jobs = expand(args.sweep)
+    for job in jobs if args.jobs == 1 else ():  # side by side, each checks its own
+        plan_of(job)
+    remaining = [job for job in jobs if not finished(job)]
+    for job in jobs:
+        print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
     if args.dry_run:
         return DONE
-    return execute_all(remaining) if alone else execute_side_by_side([job for job, _ in remaining], args.jobs)
+    return execute_all(remaining) if args.jobs == 1 else execute_side_by_side(remaining, args.jobs)
 
 
 def _all(args: Namespace) -> int:
-    planned = []
+    jobs = []
     for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         file = paths.root() / "params" / args.profile / f"{notebook.stem}.yaml"
         if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
@@ -65,10 +66,11 @@ def _all(args: Namespace) -> int:
         job = single(notebook, files=[file] if file.is_file() else [])
         if job.parameters.get("profile") != args.profile:
             raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
-        planned.append((job, plan_of(job)))
-    if not planned:
+        plan_of(job)
+        jobs.append(job)
+    if not jobs:
         raise ConfigError(f"{paths.root()} has no notebook with parameters for the profile {args.profile}.")
-    code = execute_all(planned)
+    code = execute_all(jobs)
     if args.report and code != INTERRUPTED:
         _report(args)
     return code

@@ -64,20 +64,7 @@ def plan_of(job: Job) -> Plan | None:
     raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {reason}")
 
 
-def preview(job: Job, plan: Plan | None) -> str:
-    """Which runs are in the store, which would be trained, and how long these are expected to take."""
-    if plan is None or not any(plan):
-        return f"{job.notebook.name} trains nothing"
-    return f"{plan.check().to_string()}\n{_summary(plan)}"
-
-
-def _summary(plan: Plan) -> str:
-    whole = plan.check().iloc[-1]
-    expected = f", expected time {whole.expected}" if whole.expected else ""
-    return f"{whole.found} of {whole.runs} runs found, {whole['to train']} to train{expected}"
-
-
-def execute(job: Job, plan: Plan | None = None) -> int:
+def execute(job: Job) -> int:
     """Run the notebook in a kernel of its own and return the exit code.
 
     The executed notebook is kept, also when it failed; how it ended is in its metadata, under `batch`.
@@ -85,7 +72,7 @@ def execute(job: Job, plan: Plan | None = None) -> int:
     Raises:
         DataError: the output, the runs or the figures cannot be written.
     """
-    say(f"{job.notebook} -> {job.output}{f'; {_summary(plan)}' if plan and any(plan) else ''}")
+    say(f"{job.notebook} -> {job.output}")
     figures = _figures(job)
     for place in (paths.runs(), job.output.parent, figures):
         paths.check_writable(place)
@@ -148,14 +135,14 @@ def finished(job: Job) -> bool:
     return how.get("status") == STATUS[DONE] and how.get("parameters") == _as_text(job)
 
 
-def execute_all(planned: Sequence[tuple[Job, Plan | None]]) -> int:
+def execute_all(jobs: Sequence[Job]) -> int:
     """Execute one after the other and print a summary; a failure does not stop the rest; an exit code."""
     codes: list[int] = []
-    for job, plan in planned:
-        codes.append(execute(job, plan))
+    for job in jobs:
+        codes.append(execute(job))
         if codes[-1] == INTERRUPTED:
             break
-    return _ended([job for job, _ in planned], codes)
+    return _ended(jobs, codes)
 
 
 def execute_side_by_side(jobs: Sequence[Job], number: int) -> int:

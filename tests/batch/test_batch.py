@@ -193,7 +193,7 @@ def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, aske
     path = training(tmp_path)
     assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
     assert asked == [RunConfig(method="micse", epochs=7, seed=1, corpus_seed=1, method_arguments={"momentum": 0.99})]
-    assert "0 of 1 runs found, 1 to train, expected time unknown\n" in capsys.readouterr().err
+    capsys.readouterr()
     assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
     assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
     assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
@@ -219,8 +219,7 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     out = capsys.readouterr().out
     table = [line.split() for line in out.splitlines() if line.startswith(("sweep", "all"))]
     assert table == [["sweep", "simcse", "2", "0", "2", "unknown"], ["all", "2", "0", "2", "unknown"]]
-    assert out.endswith("0 of 2 runs found, 2 to train, expected time unknown\n") and "seen in" not in out
-    assert not store.exists()
+    assert "seen in" not in out and not store.exists()
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
 
