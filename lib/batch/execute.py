@@ -59,7 +59,7 @@ def plan_of(job: Job) -> Plan | None:
         return plan
     except (ConfigError, DataError, EncoderError) as error:
         reason = one_line(error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"the cell tagged 'plan' fails with these parameters ({type(error).__name__}: {one_line(error)})."
     raise ConfigError(f"{job.notebook.name}, {job.output.stem}: {reason}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from lib.batch.parameters import check, declared, read_assignment, read_file, re
 from lib.checks import ConfigError, check_choice
 
 SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
+MOST_COMBINATIONS = 10_000  # of a sweep
 LONGEST_NAME = 100  # bytes of the values in the name of an output
 
 
@@ -108,6 +110,8 @@ def expand(sweep: Path) -> list[Job]:
     if "notebook" not in spec:
         raise ConfigError(f"{sweep}: write `notebook: notebooks/name.ipynb`.")
     grid = spec.get("grid", {})
+    if (count := math.prod(map(len, grid.values())) + len(spec.get("runs", []))) > MOST_COMBINATIONS:
+        raise ConfigError(f"{sweep} has {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken: split it.")
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
     combinations += spec.get("runs", [])
     if not combinations or not all(grid.values()):
