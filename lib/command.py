@@ -1,4 +1,4 @@
-"""What the commands `python -m lib.batch`, `runs`, `data`, `encode` and `export` share: how they speak, and how they end."""
+"""What the commands `python -m lib.batch`, `runs`, `data` and `export` share: how they speak, and how they end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def say(text: str) -> None:
 def ended(command: Callable[[], int]) -> int:
     """Call a command; what keeps it from its work is one sentence on stderr. Returns the exit code: the command's own,
     REFUSED for a wrong parameter or file, INTERRUPTED, or NOT_READ where nobody reads the output any more."""
-    _open_closed_streams()
     try:
         code = command()
         sys.stdout.flush()
@@ -34,26 +33,11 @@ def ended(command: Callable[[], int]) -> int:
     except OSError as error:
         say(refusal(error))
         return REFUSED
-    except UnicodeEncodeError as error:  # a name of bytes that are no text, which some library has to write
-        say(f"{os.fsencode(str(error.object))!r} is no text in UTF-8: choose another name.")
-        return REFUSED
     except KeyboardInterrupt:
         say("Interrupted; start the same command again: what is finished is kept, and an interrupted run resumes.")
         return INTERRUPTED
     finally:
         _leave_nothing_unwritten()
-
-
-def _open_closed_streams() -> None:
-    """A stream that was closed leads nowhere, and its number is given to no file that is opened later."""
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(handle)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf8"))  # noqa: SIM115 -- until the process ends
-        elif hasattr(getattr(sys, name), "reconfigure"):
-            getattr(sys, name).reconfigure(errors="backslashreplace")  # a name of a file need not be text
 
 
 def _leave_nothing_unwritten() -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of, preview
+from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of
 from lib.batch.jobs import expand, folder, single
 from lib.checks import ConfigError, check_range
 from lib.command import DONE, INTERRUPTED, ended, say
@@ -37,26 +37,27 @@ from lib.command import DONE, INTERRUPTED, ended, say
 def _run(args: Namespace) -> int:
     job = single(args.notebook, files=args.files, texts=args.texts, assignments=args.assignments, output=args.output)
     plan = plan_of(job)
-    if args.dry_run:
-        print(preview(job, plan))
-        return DONE
-    return execute(job, plan)
+    if not args.dry_run:
+        return execute(job)
+    print(plan.check().to_string() if plan and any(plan) else f"{job.notebook.name} trains nothing")
+    return DONE
 
 
 def _sweep(args: Namespace) -> int:
     check_range("--jobs", args.jobs, 1)
-    alone = args.jobs == 1
-    planned = [(job, plan_of(job) if alone else None) for job in expand(args.sweep)]
-    remaining = [(job, plan) for job, plan in planned if not finished(job)]
-    for job, plan in planned:
-        print(f"{'to run' if (job, plan) in remaining else 'skipped':<12}{job.output}", flush=True)
+    jobs = expand(args.sweep)
+    for job in jobs if args.jobs == 1 else ():  # side by side, each checks its own
+        plan_of(job)
+    remaining = [job for job in jobs if not finished(job)]
+    for job in jobs:
+        print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
     if args.dry_run:
         return DONE
-    return execute_all(remaining) if alone else execute_side_by_side([job for job, _ in remaining], args.jobs)
+    return execute_all(remaining) if args.jobs == 1 else execute_side_by_side(remaining, args.jobs)
 
 
 def _all(args: Namespace) -> int:
-    planned = []
+    jobs = []
     for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         file = paths.root() / "params" / args.profile / f"{notebook.stem}.yaml"
         if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
@@ -65,21 +66,22 @@ def _all(args: Namespace) -> int:
         job = single(notebook, files=[file] if file.is_file() else [])
         if job.parameters.get("profile") != args.profile:
             raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
-        planned.append((job, plan_of(job)))
-    if not planned:
+        plan_of(job)
+        jobs.append(job)
+    if not jobs:
         raise ConfigError(f"{paths.root()} has no notebook with parameters for the profile {args.profile}.")
-    code = execute_all(planned)
+    code = execute_all(jobs)
     if args.report and code != INTERRUPTED:
         _report(args)
     return code
 
 
 def _report(args: Namespace) -> int:
-    executed = [path for path in folder(args.profile).glob("*.ipynb") if path.is_file()]
+    executed = sorted(folder(args.profile).glob("*.ipynb"), key=lambda path: path.stem)
     if not executed:
         command = f"python -m lib.batch all --profile {args.profile}"
         raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")
-    print(f"Report: {report.write(args.profile, sorted(executed, key=lambda path: path.stem))}")
+    print(f"Report: {report.write(args.profile, executed)}")
     return DONE
 
 
@@ -94,15 +96,11 @@ def _parser() -> ArgumentParser:
     run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
     run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
     run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
-    run.add_argument(
-        "--dry-run", action="store_true", help="check, list the runs and the expected time, start and write nothing"
-    )
+    run.add_argument("--dry-run", action="store_true", help="check, and list the runs and the expected time")
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
-    sweep.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in a process of its own"
-    )
+    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="so many side by side, each in its process")
     everything = commands.add_parser("all", help="execute every notebook")
     everything.add_argument("--report", action="store_true", help="write the HTML report afterwards")
     pages = commands.add_parser("report", help="write the executed notebooks as HTML")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from lib import paths
 from lib.analysis import papers
@@ -25,12 +24,5 @@ def text() -> str:
     return "\n".join(sections)
 
 
-def write() -> Path:
-    """Write the page to the repository."""
-    path = paths.root() / "COVERAGE.md"
-    path.write_text(text(), encoding="utf8")
-    return path
-
-
 if __name__ == "__main__":
-    print(write())
+    (paths.root() / "COVERAGE.md").write_text(text(), encoding="utf8")

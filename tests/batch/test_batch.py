@@ -103,29 +103,23 @@ def refusal(capsys, *argv: object) -> str:
     [
         (["-p", "sed=3"], "-p: unknown parameter 'sed': did you mean 'seed'?"),
         (["-p", "seed=three"], "-p: seed must be int, not 'three'."),
-        (["-p", "seed=true"], "seed must be int, not True"),
-        (["-p", "lr=1e-5"], "lr must be float, not '1e-5' (YAML reads 1e-5 as text: write 1.0e-5)."),
-        (["-p", "rates=[1e-5]"], "rates must be list[float], not ['1e-5'] (YAML reads 1e-5 as text: write"),
+        (["-p", "rates=[1e-5]"], "rates must be list[float], not ['1e-5'] (YAML reads 1e-5 as text: write 1.0e-5)."),
         (["-p", "rates=[1.0, yes]"], "rates must be list[float], not [1.0, True]."),
-        (["-p", "seeds=[1, x]"], "seeds must be list[int]"),
+        (["-p", "rates=[1.0"], "-p rates=[1.0 is not valid YAML"),
         (["-y", 'fp16: "false"'], "fp16 must be bool, not 'false'"),
         (["-y", "name: 3"], "-y: name must be str, not 3 (put it in quotes)"),
-        (["-p", "weights=3"], "weights must be dict, not 3"),
         (["-p", "sizes={a: [x]}"], "sizes must be dict[str, list[int]], not {'a': ['x']}"),
-        (["-p", "layers=4.0"], "layers must be int, not 4.0"),
-        (["-y", "data_dir: [a]"], "data_dir must be str"),
         (["-y", "just text"], "the text after -y is not a mapping"),
-        (["-f", "missing.yaml"], "missing.yaml: there is no such file"),
-        (["-f", "list.yaml"], "list.yaml is not a mapping"),
+        (["-y", "{seed: 1, name: a, seed: 2}"], "not valid YAML: seed stands twice: keep one of them."),
+        (["-f", "missing.yaml"], "missing.yaml cannot be read or written (No such file or directory)"),
         (["-f", "latin.yaml"], "latin.yaml is not a text file in UTF-8."),
-        (["-f", "broken.yaml"], "broken.yaml is not valid YAML: while parsing"),
         (["-p", "seed"], "-p seed: write -p name=value"),
-        (["-o", "notebooks/2_toy.ipynb"], "is the notebook itself"),
+        (["-p", "profile=../../x"], "profile '../../x' is unknown: choose one of demo, small, paper."),
+        (["-o", "notebooks/2_toy.ipynb"], "is there already and is no executed notebook: choose another file."),
+        (["-o", "latin.yaml"], "is there already and is no executed notebook: choose another file."),
     ],
 )  # fmt: skip
 def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, capsys, arguments, message):
-    (tmp_path / "list.yaml").write_text("- seed")
-    (tmp_path / "broken.yaml").write_text("seed: [1")
     (tmp_path / "latin.yaml").write_bytes("name: é".encode("latin-1"))
     assert message in refusal(capsys, "run", notebook, *arguments)
 
@@ -138,23 +132,14 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
     injected = v4.new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
     assert "executed copy" in refused("a: int = 1", injected)
     assert "n.ipynb: a must be int, not 'x'" in refused("a: int = 'x'")
-    assert "there is no such notebook" in refusal(capsys, "run", "nowhere.ipynb")
+    assert "nowhere.ipynb cannot be read or written (No such file" in refusal(capsys, "run", "nowhere.ipynb")
     (tmp_path / "text.ipynb").write_text("not json")
     assert "is not a Jupyter notebook" in refusal(capsys, "run", "text.ipynb")
 
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "steps: int = 10 * 3",  # no literal
-        "b = (",
-        "b = 1",
-        "b: Path = 'data'",
-        "b: int | None = None",
-        "b: int[str] = 1",
-        "b: str = 'x'  # an = that papermill stumbles over",
-        "from os import path as b; c = 1",
-    ],
+    ["b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int | None = None", "b: int[str] = 1", "import os"],
 )
 def test_a_parameters_cell_holds_nothing_else(tmp_path, no_kernel, capsys, line):
     path = write(tmp_path / "n.ipynb", parameters=f"a: int = 1  # one\n# a remark\n{line}")
@@ -224,11 +209,6 @@ def test_a_sweep_asks_the_plan_before_the_first_start(tmp_path, asked, no_kernel
     assert "t.ipynb, epochs=0: epochs must be at least 1" in refusal(capsys, "sweep", "s.yaml")
 
 
-def test_a_profile_is_one_of_three(tmp_path, no_kernel, capsys):
-    message = refusal(capsys, "run", training(tmp_path), "-p", "profile=../../x")
-    assert "profile '../../x' is unknown: choose one of demo, small, paper." in message
-
-
 def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     tmp_path, store, tiny_bert, corpus_file, no_kernel, monkeypatch, capsys
 ):
@@ -239,16 +219,9 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     out = capsys.readouterr().out
     table = [line.split() for line in out.splitlines() if line.startswith(("sweep", "all"))]
     assert table == [["sweep", "simcse", "2", "0", "2", "unknown"], ["all", "2", "0", "2", "unknown"]]
-    assert out.endswith("0 of 2 runs found, 2 to train, expected time unknown\n") and "seen in" not in out
-    assert not store.exists()
+    assert "seen in" not in out and not store.exists()
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
-
-
-def test_what_is_to_train_is_told_before_a_notebook_starts(tmp_path, asked, fake, capsys):
-    assert main(["run", str(training(tmp_path))]) == 0
-    said = capsys.readouterr().err.splitlines()[0]
-    assert said.endswith("t.ipynb; 0 of 1 runs found, 1 to train, expected time unknown")
 
 
 def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, monkeypatch):
@@ -260,65 +233,34 @@ def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, mo
     assert seen == [None] and os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
 
-# One value for every list and name that only a notebook knows, and what its one sentence says.
+def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys):
+    for source, words in {
+        "x = 1": "makes no plan",
+        "%time x": "(SyntaxError: ",
+        "a = seeds[5]": "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range).",
+    }.items():
+        path = write(tmp_path / "n.ipynb", v4.new_code_cell(source, metadata={"tags": ["plan"]}))
+        message = refusal(capsys, "run", path)
+        assert message.startswith("n.ipynb, n: ") and words in message
+
+
+# Values that only a notebook knows, and what their one sentence says.
 WRONG = {
     "1_simcse": {
         "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
         "transfer_tasks=[nonsense]": "transfer task 'nonsense' is unknown",
         "evaluation_tasks=[STS12, STS13]": "give one task, or all of STS12",
-        "figure_2_steps=-1": "trace_until must be at least 0",
-        "augmentations=[nonsense]": "augmentation 'nonsense' is unknown",
-        "batch_sizes=[1]": "batch_size must be at least 2",
         "seeds=[]": "the number of seeds must be at least 1",
-        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
         "choice_seed=42": "choice_seed 42 is one of seeds",
-        "temperatures=[.inf]": "temperature must be above 0 and finite; got inf",
-        "seeds=[4294967296]": "seed must be at least 0, at most",
         "triples=nowhere.csv": "no such file",
         "publish=true": "demo profile are not results",
     },
-    "2_micse": {
-        "max_layer=99": "beyond the 6 layers",
-        "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
-        "ami_weights=[-1.0]": "ami_weight must be",
-        "ablation_size=1000000": "corpus_size asks for 1,000,000",
-        "negatives=all": "negatives 'all' is unknown",
-        "seeds=[]": "the number of seeds must be at least 1",
-        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
-        "choice_seed=42": "choice_seed 42 is one of seeds",
-        "dev_task=none": "dev_task 'none' is unknown",
-        "evaluation_tasks=[]": "give one task",
-    },
-    "5_jtcse": {
-        "layer_counts=[5]": "does not divide the 6 layers",
-        "layer_norm_counts=[7]": "layer_norms_removed 7 is more than the 6 layers",
-        "loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown",
-        "views=[nonsense, shuffle]": "nonsense",
-        "added_task=nonsense": "nonsense",
-        "third=./nowhere": "neither an existing folder",
-        "first_learning_rates=[0.1]": "first_learning_rates",
-        "evaluation_tasks=[nonsense]": "nonsense",
-    },
-    "3_infocse": {
-        "stage_one_steps=-1": "stage_one_steps must be at least 0; got -1",
-    },
-    "4_msse": {
-        "triples=demo": "the kind of corpus in triples 'sentences' is unknown",
-        "few_shot_sizes=[0]": "few_shot_sizes must be at least 1",
-    },
-    "9_backbone": {
-        "mlm_probability=3": "mlm_probability must be above 0, at most 1; got 3.",
-        "comparisons=[nonsense]": "nonsense",
-        "max_length=500": "max_length 500",
-        "heads=3": "cannot be divided",
-        "tuning_size=10000000": "corpus_size asks for",
-        "tuning_size=50": "tuning_size must be at least 64",
-        "max_positions=1000000000": "too many for the free memory",
-        "backbone=./nowhere": "neither an existing folder",
-        "export_folder=/proc/x": "cannot be read or written",
-        "seeds=[]": "the number of seeds must be at least 1",
-    },
-}  # fmt: skip
+    "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
+    "3_infocse": {"stage_one_steps=-1": "stage_one_steps must be at least 0; got -1"},
+    "4_msse": {"triples=demo": "the kind of corpus in triples 'sentences' is unknown"},
+    "5_jtcse": {"loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown", "third=./nowhere": "neither an existing"},
+    "9_backbone": {"max_length=500": "max_length 500", "max_positions=1000000000": "too many for the free memory"},
+}
 
 
 @pytest.mark.notebook  # in the common cache: reading the doc strings anew takes half a minute
@@ -332,10 +274,9 @@ def test_what_only_a_notebook_knows_is_checked_before_a_kernel(stem, assignment,
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("stem", ["1_simcse"])
-def test_a_size_of_zero_is_labelled_with_the_whole_corpus(stem, monkeypatch):
+def test_a_size_of_zero_is_labelled_with_the_whole_corpus(monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)
-    plan = plan_of(single(ROOT / "notebooks" / f"{stem}.ipynb", assignments=["corpus_size=0"]))
+    plan = plan_of(single(ROOT / "notebooks" / "1_simcse.ipynb", assignments=["corpus_size=0"]))
     sizes = {trial.config.corpus_size for trial in plan if trial.group == "main"}
     assert min(sizes) > 0 and max(sizes) == len(load_corpus("demo", paths.data_dir()))
 
@@ -435,9 +376,8 @@ def sweep(notebook, tmp_path):
 def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: ROOT)
     example = tmp_path / "example.yaml"
-    example.write_text(
-        textwrap.dedent(command.__doc__[command.__doc__.index("    notebook:") :].split("Exit codes")[0])
-    )
+    written = command.__doc__[command.__doc__.index("    notebook:") : command.__doc__.index("Exit codes")]
+    example.write_text(textwrap.dedent(written))
     assert len(expand(example)) == 5
     assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
@@ -486,30 +426,21 @@ def test_an_interruption_ends_a_sweep(sweep, fake, capsys):
     assert main(["sweep", str(sweep)]) == 130
     out, err = capsys.readouterr()
     assert "2_toy.ipynb: interrupted; start the same command again" in err
-    assert [line.split()[0] for line in out.splitlines()[5:]] == [
-        "finished",
-        "interrupted",
-        "not",
-        "not",
-        "not",
-    ]
+    assert [line.split()[0] for line in out.splitlines()[5:]] == ["finished", "interrupted", *["not"] * 3]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("grid: {seed: [1]}", "write `notebook: notebooks/name.ipynb`"),
-        ("notebook: none.ipynb\ngrid: {seed: [1]}", "none.ipynb: there is no such notebook"),
+        ("notebook: none.ipynb\ngrid: {seed: [1]}", "none.ipynb cannot be read"),
         (TOY, "has no combinations"),
-        (TOY + "grid: {seed: [1], lr: []}\nruns: [{}]", "seeds.yaml: the list of values for lr is empty"),
+        (TOY + "grid: {seed: [1], lr: []}\nruns: [{}]", "a grid with values for every name"),
         (TOY + "gird: {seed: [1]}", "seeds.yaml: unknown entry 'gird': did you mean 'grid'?"),
-        (TOY + "grid: [1]", "grid must be dict[str, list], not [1]"),
         (TOY + "grid: {seed: 1}", "grid must be dict[str, list], not {'seed': 1}"),
-        (TOY + "runs: [1]", "runs must be list[dict], not [1]"),
-        (TOY + "base: gone.yaml\nruns: [{}]", "gone.yaml: there is no such file"),
+        (TOY + "base: gone.yaml\nruns: [{}]", "gone.yaml cannot be read"),
         (TOY + "parameters: {sed: 1}\nruns: [{}]", "seeds.yaml, parameters: unknown parameter 'sed'"),
         (TOY + "grid: {seed: [1, x]}", "seeds.yaml, seed=x: seed must be int"),
-        (TOY + "grid: {lr: [1.0, 1e-5]}", "write 1.0e-5"),
     ],
 )
 def test_a_wrong_sweep_starts_nothing(sweep, no_kernel, capsys, text, message):
