@@ -176,25 +176,6 @@ def test_notebooks_that_are_none(tmp_path):
     one_sentence(caught)
 
 
-def test_a_file_of_the_users_at_the_usual_place_of_an_output_stays(tmp_path):
-    output = jobs.single(NOTEBOOK).output
-    output.parent.mkdir(parents=True)
-    (tmp_path / "theirs.ipynb").write_text("my thesis")
-    for make in (
-        lambda: notebook(output),
-        lambda: output.write_text("my thesis"),
-        lambda: output.symlink_to(tmp_path / "theirs.ipynb"),
-        output.mkdir,
-    ):
-        make()
-        with pytest.raises(ConfigError, match="is there already and is no executed notebook: move it"):
-            jobs.single(NOTEBOOK)
-        output.rmdir() if output.is_dir() else output.unlink()
-    how = {"status": "failed", "reason": "", "seconds": 1.0, "parameters": "{}"}
-    notebook(output, batch=how)
-    assert jobs.single(NOTEBOOK).output == output
-    output.write_text(output.read_text()[:-9])  # a kill in the midst of writing
-    assert jobs.single(NOTEBOOK).output == output
 
 
 def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
