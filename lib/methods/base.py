@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
+from lib.checks import ConfigError
 from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
@@ -210,6 +211,12 @@ class Wrapper(Method):
 
     def save(self, folder: str | os.PathLike) -> None:
         self.inner.save(folder)
+
+
+def check_some_weight(arguments: Any, *weights: str) -> None:
+    """Raise ConfigError when all of these arguments are 0."""
+    if not any(getattr(arguments, name) for name in weights):
+        raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
 
 
 def decayed_by_shape(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, check_choice, check_range, check_seeds, check_types
+from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability, check_choice, check_seeds
 from lib.data.exemplars import load_pool, load_words
 from lib.encoders import ensemble
 from lib.encoders.sentence_encoder import pad
@@ -41,32 +41,31 @@ NAMES = {  # of the methods in `around`
 
 
 @dataclass(frozen=True)
-class ThreeRArguments:
-    exemplars: int = 6  # k: pool sentences drawn for each batch (Figure 4)
+class ThreeRArguments(Checked):
+    exemplars: PositiveCount = 6  # k: pool sentences drawn for each batch (Figure 4)
     pool: str = ""  # file of sentences, one a line; empty: the shipped 64
     words: str = ""  # table word,count; empty: the shipped 300. Read by the variants with words alone
-    threshold: float = 0.5  # where c starts; the paper draws it from (0, 1)
-    threshold_rate: float = 1.0e-3  # its own learning rate; 0 keeps it fixed (Table 8)
-    relaxation: str = "straight_through"  # how c gets a gradient: see losses.redundant_dimensions
-    relaxation_width: float = 0.05
+    threshold: Probability = 0.5  # where c starts; the paper draws it from (0, 1)
+    threshold_rate: Probability = 1.0e-3  # its own learning rate; 0 keeps it fixed (Table 8)
+    relaxation: Literal[RELAXATIONS] = "straight_through"  # how c gets a gradient: see losses.redundant_dimensions
+    relaxation_width: Positive = 0.05
     deviation_gradient: bool = False  # also into the deviations, so that the encoder could dodge the mask
     redundant_gradient: bool = True  # also into the vector that is taken away
-    redundant_from: str = "pool"  # what it is the mean of: pool sentences, or the words ("token subtraction", Table 3)
-    dimensions: str = "batch"  # where: batch (Eq. 3), all ("overall subtraction"), words ("static identification")
-    operation: str = "subtract"  # or zero: the dimensions are set to 0, nothing is taken away ("dynamic mask")
-    place: str = "embedding"  # of deviations and subtraction: the encoder's embedding, or behind the inner projection
+    redundant_from: Literal["pool", "words"] = (
+        "pool"  # what it is the mean of: pool sentences, or the words ("token subtraction", Table 3)
+    )
+    dimensions: Literal["batch", "all", "words"] = (
+        "batch"  # where: batch (Eq. 3), all ("overall subtraction"), words ("static identification")
+    )
+    operation: Literal["subtract", "zero"] = (
+        "subtract"  # or zero: the dimensions are set to 0, nothing is taken away ("dynamic mask")
+    )
+    place: Literal["embedding", "projection"] = (
+        "embedding"  # of deviations and subtraction: the encoder's embedding, or behind the inner projection
+    )
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_range("exemplars", self.exemplars, 1)
-        check_range("threshold", self.threshold, 0, 1)
-        check_range("threshold_rate", self.threshold_rate, 0, 1)
-        check_range("relaxation_width", self.relaxation_width, 0, above=True)
-        check_choice("relaxation", self.relaxation, RELAXATIONS)
-        check_choice("redundant_from", self.redundant_from, ("pool", "words"))
-        check_choice("dimensions", self.dimensions, ("batch", "all", "words"))
-        check_choice("operation", self.operation, ("subtract", "zero"))
-        check_choice("place", self.place, ("embedding", "projection"))
+        super().__post_init__()
         if self.operation == "zero" and self.dimensions == "all":
             raise ConfigError("operation 'zero' with dimensions 'all' would leave nothing of any embedding.")
 
