@@ -21,15 +21,11 @@ from lib.losses.attention_mutual_information import SLICINGS
 class AMIArguments(Checked):
     """The attention term. Defaults are the authors' commands; the paper's text differs, see the notebook."""
 
-    ami_weight: NonNegative = (
-        0.0  # lambda: 2.5e-3 in the paper, 1e-4 to 1e-3 in the authors' commands; 0 switches it off
-    )
+    ami_weight: NonNegative = 0.0  # lambda: 2.5e-3 in the paper, 1e-4 to 1e-3 in the authors' commands
     min_layer: Count = 7  # attention is taken from the layers [min_layer, max_layer), counted from 0
     max_layer: int = 11
     slicing: Literal[SLICINGS] = "layer_parity"  # layer_parity (code) or head_pairs (paper)
-    ami_samples: Annotated[int, Interval(ge=2, le=WHOLE)] = (
-        150  # attention entries drawn per row; rows that have fewer are left out
-    )
+    ami_samples: Annotated[int, Interval(ge=2, le=WHOLE)] = 150  # entries drawn per row; rows with fewer are left out
     padded_queries: bool = True  # entries whose query is padding may be drawn (code), or tokens only (paper)
     valid_fraction_factor: bool = True  # the code's factor for padding and dropout, one for a batch; the paper has none
 

@@ -98,17 +98,13 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any
 class InfoCSEArguments(DiffCSEArguments):
     contrastive_weight: NonNegative = 1.0  # 0 in the last row of Table 5
     auxiliary_weight: NonNegative = 1.0e-5  # lambda of Eq. 7: Table 8 and the scripts; Section 4.2 says 0.005
-    auxiliary_probability: PositiveProbability = (
-        0.4  # masked share: base script, Table 7; 0.3 for large, 0.15 in Section 2
-    )
+    auxiliary_probability: PositiveProbability = 0.4  # masked share: base script, Table 7; large script: 0.3
     mask_only: bool = False  # every chosen token becomes [MASK] (paper), or 80 % do (BERT's rule, code)
     auxiliary_copies: Literal["both", "first"] = "both"  # views with a masked copy: both (code) or the first (paper)
     auxiliary_reduction: Literal["mean", "sum"] = "mean"  # over masked tokens (code), or their sum per sentence (Eq. 5)
     early_layers: Count = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
     late_layers: PositiveCount = 2
-    head: Literal[tuple(LATE_LAYER_STARTS)] = (
-        "pretrained"  # the late layers: from stage 1, or copies (Table 4), or random
-    )
+    head: Literal[tuple(LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
     lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one

@@ -95,9 +95,7 @@ def variants(parameters: Mapping[str, Any], rows: int) -> dict[str, dict[Any, di
 @dataclass(frozen=True)
 class JTCSEArguments(TNCSEArguments):
     cross_attention_layers: Count = 6  # how many, evenly spaced, the last layer among them (Table IX); 0: none
-    branch: Literal["carried", "last"] = (
-        "carried"  # the side branch runs through all of these layers, or starts anew at the last one
-    )
+    branch: Literal["carried", "last"] = "carried"  # through all of these layers, or anew at the last one
     coin: bool = True  # a fair coin per step decides which encoder looks in the other; False: I in II, as TNCSE
 
 

@@ -141,9 +141,7 @@ class MSSEArguments(Checked):
     off_diagonal_weight: NonNegative = 1.0  # 0.05 in the code
     reconstruction_weight: NonNegative = 0.2  # gamma of Eq. 10; 1 in the code
     reconstruction_reduce: Literal["mean", "sum"] = "mean"  # over the tokens (code), or their sum (Eq. 9)
-    reconstructed: Literal["anchor", "positive"] = (
-        "anchor"  # from the anchor's vector: itself (paper), or its positive (code)
-    )
+    reconstructed: Literal["anchor", "positive"] = "anchor"  # the sentence itself (paper), or its positive (code)
     decoder: Literal["denoising", "positionwise"] = "denoising"  # denoising (code) or positionwise, see DECODERS
     decoder_layers: PositiveCount = 1  # 16 in the code; positionwise has none
     decoder_heads: PositiveCount = 1

@@ -29,9 +29,7 @@ class TNCSEArguments(Checked):
     icnce_weight: NonNegative = 1.0  # between the encoders
     ictm_weight: NonNegative = 1.0  # tensor modulus, both directions
     halved: bool = True  # the factor 1/2 of the authors' code on the tensor modulus; the paper has none
-    layer_norms_removed: Count = (
-        0  # last layers trained without LayerNorms; from 1 on [CLS] gives the lengths (Figure 8)
-    )
+    layer_norms_removed: Count = 0  # last layers trained without; from 1 on [CLS] gives the lengths (Figure 8)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -87,7 +87,7 @@ def test_the_reduction_by_hand(tiny_bert, second, sentences):
     batch = tokens.batch(np.arange(8))
     encoder, c = method.encoder, 0.9
     h = encoder(*batch.column("anchor"))
-    drawn = method._drawn()
+    drawn = method.drawn()
     assert len(set(drawn)) == 4 and set(drawn) < set(load_pool())
     hbar = sum(torch.from_numpy(encoder.encode([text]))[0] for text in drawn) / 4
     sigma = deviations(h)
@@ -98,9 +98,9 @@ def test_the_reduction_by_hand(tiny_bert, second, sentences):
     torch.testing.assert_close(method(batch)["info_nce"], info_nce(expected, expected), rtol=1e-4, atol=1e-5)
     assert 0.3 < method.logged()["redundant"] < 0.7 and method.logged()["threshold"] == pytest.approx(c)
     method.after_step()
-    assert set(method._drawn()) != set(drawn)  # other sentences in every step, the same for the same seed
+    assert set(method.drawn()) != set(drawn)  # other sentences in every step, the same for the same seed
     again, _ = prepare(config, sentences)
-    assert again._drawn() == drawn
+    assert again.drawn() == drawn
 
 
 def by_hand(h, hbar, sigma, c):
@@ -116,7 +116,7 @@ def reduced_at_the_median(method, sigma):
 
 
 def pool_vector(method, encoder):
-    return sum(torch.from_numpy(encoder.encode([text]))[0] for text in method._drawn()) / method.arguments.exemplars
+    return sum(torch.from_numpy(encoder.encode([text]))[0] for text in method.drawn()) / method.arguments.exemplars
 
 
 def test_hard_negatives_are_reduced_by_the_anchors_dimensions(tiny_bert, second, sentences):
@@ -139,7 +139,7 @@ def test_a_queue_is_reduced_like_the_embeddings_and_without_gradient(tiny_bert, 
     views = method.inner.embed(tokens.batch(np.arange(8)))
     queue = torch.randn(5, method.encoder.dimension, generator=torch.Generator().manual_seed(0))
     head = method.inner.training_head
-    hbar = head(torch.from_numpy(method.encoder.encode(list(method._drawn())))).mean(0)
+    hbar = head(torch.from_numpy(method.encoder.encode(list(method.drawn())))).mean(0)
     projected = head(views.embeddings["encoder"])
     sigma = deviations(projected[:, 0])
     c = reduced_at_the_median(method, sigma)
