@@ -123,18 +123,6 @@ def test_who_gets_gradient(bert, distilbert, sentences, batch):
     assert theirs is not method.encoder.backbone.encoder.layer[0].attention.self.value.weight
 
 
-def test_without_the_term_it_is_simcse_with_the_same_projection(bert, sentences, batch):
-    method = build(bert, dropout=0.1, rtd_weight=0.0)
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(bert, dropout=0.1, pooling="cls")
-    simcse = SimCSE(encoder, SimCSE.Arguments(projection="bn_mlp")).train()
-    losses = []
-    for one in (method, simcse):
-        torch.manual_seed(7)
-        losses.append(one(batch(one, sentences[:8])))
-    assert list(losses[0]) == ["info_nce"] and torch.equal(losses[0]["info_nce"], losses[1]["info_nce"])
-
-
 def test_a_run_is_named_by_the_content_of_its_generator(bert, distilbert, tmp_path, corpus_file):
     config = RunConfig(
         corpus=str(corpus_file), backbone=bert, method="diffcse", max_length=8, batch_size=8, dev_task="none",

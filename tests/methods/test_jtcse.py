@@ -11,7 +11,7 @@ from lib import runs, training
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
-from lib.encoders import SentenceEncoder, ensemble, packed
+from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
@@ -171,19 +171,6 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
             assert abs(branched - stream).max() > 0.1
 
 
-def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
-    vectors = {}
-    for count in (1, 2, 4):
-        for branch in ("carried", "last"):
-            method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
-            shake(method.encoder.encoders[1], scale=0.1)
-            vectors[count, branch] = run(method, inputs(method))[2][0]
-    torch.testing.assert_close(vectors[1, "carried"], vectors[1, "last"], rtol=0, atol=0)
-    for count in (2, 4):
-        torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
-        assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2
-
-
 def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
     for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
         method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
@@ -307,43 +294,7 @@ def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
     assert not np.array_equal(draws(build(tiny_bert, seed=1), range(64)), expected)
 
 
-def test_the_coin_goes_on_where_it_was(tiny_bert):
-    method, resumed = build(tiny_bert), build(tiny_bert, seed=1)
-    for _ in range(10):
-        method.after_step()
-    assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
-    resumed.load_state_dict(method.state_dict())
-    coins = []
-    for twin in (method, resumed):
-        coins.append([])
-        for _ in range(64):
-            coins[-1].append(twin.draw())
-            twin.after_step()
-    assert coins[0] == coins[1] and len(set(coins[0])) == 2
-
-
 # -- beside TNCSE ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs, shake):
-    results = []
-    for kind, arguments in ((JTCSE, {"cross_attention_layers": 0, "coin": False}), (TNCSE, {})):
-        method = build(request.getfixturevalue(backbone), kind=kind, **arguments)
-        shake(method.encoder.encoders[1])
-        torch.manual_seed(1)
-        terms = method(inputs(method))
-        sum(terms.values()).backward()
-        gradients = [(name, p.grad) for name, p in method.named_parameters() if p.grad is not None]
-        results.append([*terms.items(), *gradients])
-    for (name, jtcse), (tncse_name, tncse) in zip(*results, strict=True):
-        assert name == tncse_name and torch.equal(jtcse, tncse), name
-
-
-def test_the_branch_goes_away_with_its_term(tiny_bert, inputs):
-    method = build(tiny_bert, icnce_weight=0.0)
-    terms, _, c = run(method, inputs(method))
-    assert set(terms) == {"nce", "ictm"} and c == ()
 
 
 def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, shake):
@@ -366,22 +317,6 @@ def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, sh
 
 
 # -- arguments ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"cross_attention_layers": -1}, "cross_attention_layers must be at least 0"),
-        ({"cross_attention_layers": 1.5}, "cross_attention_layers must be int"),
-        ({"branch": "first"}, "choose one of carried, last"),
-        ({"coin": "yes"}, "coin must be bool"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        JTCSE.Arguments(**arguments)
 
 
 def test_a_count_that_does_not_divide_the_depth_is_refused(tiny_bert, deep):
@@ -419,22 +354,6 @@ def config(tiny_bert, corpus_file):
     )  # fmt: skip
 
 
-def test_a_run_keeps_the_trained_sum(config, monkeypatch, sentences):
-    methods = []
-    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
-    finished = runs.run(config)
-    assert set(finished.history.columns) >= {"nce", "icnce", "ictm"} and len(finished.history) == 8
-    encoder = finished.encoder()
-    first, second = ensemble.parts(encoder)
-    trained = [e.encode(sentences[:6]) for e in methods[0].encoder.encoders]
-    np.testing.assert_allclose(first.encode(sentences[:6]), trained[0], atol=1e-6)
-    np.testing.assert_allclose(second.encode(sentences[:6]), trained[1], atol=1e-6)
-    np.testing.assert_allclose(encoder.encode(sentences[:6]), trained[0] + trained[1], atol=1e-6)
-    start = SentenceEncoder.from_pretrained(config.backbone).encode(sentences[:6])
-    assert all(abs(z - start).max() > 1e-2 for z in trained) and abs(trained[0] - trained[1]).max() > 1e-3
-    assert int(methods[0].step) == 8
-
-
 def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
     methods = []
     monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
@@ -443,35 +362,6 @@ def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
     scores = training.dev_metrics(finished.encoder().encode, dev)
     assert scores["dev"] == pytest.approx(finished.metrics["dev"], abs=1e-3)
     assert finished.metrics["best_step"] in (2, 4) and finished.history.dev.notna().sum() == 3
-
-
-def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatch, killed):
-    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "whole"))
-    whole = runs.run(config)
-    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "killed"))
-    steps = killed(5)  # before the coin's step
-    with pytest.raises(KeyboardInterrupt):
-        runs.run(config)
-    resumed = runs.run(config)
-    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and resumed.id == whole.id and resumed.folder != whole.folder
-    names = ["history.csv", "metrics.json", "encoder/ensemble.json"]
-    for name in [*names, *(f"encoder/encoder_{i}/model.safetensors" for i in (1, 2))]:
-        assert (resumed.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
-
-
-def test_branch_and_coin_name_the_run(config):
-    names = {
-        runs.prepare(config.replace(**change)).id
-        for change in ({}, {"cross_attention_layers": 1}, {"branch": "last"}, {"coin": False}, {"method": "tncse"})
-    }
-    assert len(names) == 5
-
-
-def test_evaluation_does_not_look_at_the_branch(tiny_bert, sentences, monkeypatch):
-    method = build(tiny_bert)
-    monkeypatch.setattr(packed, "first_token_layer", lambda *a: pytest.fail("branch in evaluation"))
-    before = int(method.step)
-    assert method.encoder.encode(sentences[:3]).shape == (3, 32) and int(method.step) == before
 
 
 def test_what_the_notebook_compares():

@@ -99,33 +99,6 @@ def test_the_attention_term_compares_the_copies(tiny_bert, sentences, batch):
     assert method.encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
 
 
-def test_there_is_no_projection(tiny_bert):
-    method = build(tiny_bert)
-    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder"}
-    assert method.encoder.projection is None
-
-
-def test_a_span_needs_a_mask_token(tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    encoder.tokenizer.mask_token = None
-    with pytest.raises(ConfigError, match="tokenizer with a mask token"):
-        MirrorBERT(encoder, MirrorBERT.Arguments())
-    assert MirrorBERT(encoder, MirrorBERT.Arguments(span_length=0))
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"span_length": -1}, "span_length"),
-        ({"ami_weight": 1.0, "max_layer": 4}, "beyond the 2 layers"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(tiny_bert, arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        build(tiny_bert, **arguments)
-
-
 def test_the_prompt_is_not_masked(tiny_bert):
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="mask_prompt")
     with pytest.raises(ConfigError, match="prompt"):

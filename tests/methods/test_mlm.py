@@ -87,11 +87,6 @@ def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(ber
     assert early is not None and early.abs().sum() > 0  # M is not detached
 
 
-def test_without_the_weight_there_is_no_late_head(bert, sentences, batch):
-    method = build(bert)
-    assert method.late is None and list(method(batch(method, sentences[:8]))) == ["mlm"]
-
-
 def test_one_matrix_for_words_and_decoder(bert):
     method = build(bert)
     words = method.encoder.backbone.get_input_embeddings().weight
@@ -122,12 +117,6 @@ def test_a_run_keeps_encoder_head_and_late_layers(bert, tmp_path, sentences):
     for name, tensor in load_file(saved / LATE_LAYERS).items():
         assert torch.equal(again.late.state_dict()[name], tensor)
     assert run.history.condenser.notna().all()
-
-
-def test_loss_falls_on_a_repeated_text(bert, tmp_path, sentences):
-    one = config(bert, tmp_path, sentences[:8] * 5, epochs=30, method_arguments={"mlm_probability": 0.4})
-    history = runs.run(one.replace(learning_rate=3e-3)).history
-    assert history.mlm.tail(20).mean() < 0.8 * history.mlm.head(20).mean()
 
 
 def test_the_last_step_is_kept_whatever_the_dev_scores(bert, tmp_path, sentences):
@@ -261,16 +250,6 @@ def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, b
     assert (abs(again.encoder.encode(sentences[:5]) - method.encoder.encode(sentences[:5])) < 1e-6).all()
 
 
-def test_fresh_ignores_a_saved_head(bert, tmp_path):
-    changed = shutil.copytree(bert, tmp_path / "changed")
-    change(changed / "model.safetensors", "cls.predictions.transform.dense.weight")
-    change(changed / "model.safetensors", "cls.predictions.bias")
-    first, second = (states(build(folder, lm_head="fresh")) for folder in (bert, changed))
-    assert all(torch.equal(tensor, second[name]) for name, tensor in first.items())
-    saved = states(build(bert))
-    assert not torch.equal(first["predictions.transform.dense.weight"], saved["predictions.transform.dense.weight"])
-
-
 def test_a_fresh_head_beside_the_backbones_own_pooler(tiny_bert, tmp_path, sentences, batch):
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="pooler")
     method = MLM(encoder, MLM.Arguments(lm_head="fresh")).train()
@@ -375,13 +354,6 @@ def test_random_late_layers_are_new_even_where_some_were_saved(bert, with_late_l
     weight = "0.intermediate.dense.weight"
     assert not torch.equal(beside[weight], copies.state_dict()[weight])
     torch.testing.assert_close(beside["0.attention.self.value.weight"], torch.eye(32))
-
-
-@pytest.mark.parametrize("head", ["top_layers", "random", "pretrained"])
-def test_a_run_from_every_start(with_late_layers, tmp_path, sentences, head):
-    arguments = {"condenser_weight": 1.0, "head": head}
-    history = runs.run(config(with_late_layers, tmp_path, sentences, method_arguments=arguments)).history
-    assert history.condenser.notna().all()
 
 
 # -- what cannot be -------------------------------------------------------------------------------------------

@@ -235,16 +235,6 @@ def test_bf16_is_close_to_fp32(bert, sentences, batch, decoder):
     assert terms[0] != terms[1] and terms[1] == pytest.approx(terms[0], rel=0.1, abs=0.02)
 
 
-def test_each_term_is_switched_off_by_its_weight(bert, sentences, batch):
-    method = build(bert, dimension_weight=0.0, reconstruction_weight=0.0)
-    inputs = pairs(batch, method, sentences)
-    assert set(method(inputs)) == {"info_nce"} and method.decoder is None
-    assert set(method.names()) == set(method.embed(inputs).embeddings) == {"encoder"}
-    method = build(bert, nce_weight=0.0)
-    terms = method(inputs)
-    assert terms["info_nce"].item() == 0 and terms["dimension"] > 0 and terms["reconstruction"] > 0
-
-
 @pytest.mark.parametrize(("name", "change"), [*(ABLATIONS | SWITCHES).items()], ids=[*ABLATIONS, *SWITCHES])
 def test_every_ablation_and_switch_is_another_loss(bert, sentences, batch, name, change):
     totals = []
@@ -293,19 +283,3 @@ def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path,
         MSSE(SentenceEncoder.from_pretrained(headless), MSSE.Arguments(**arguments))
     with pytest.raises(ConfigError, match="before any projection"):
         MSSE(projected, MSSE.Arguments())
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"decoder": "gru"}, "decoder 'gru' is unknown: choose one of denoising, positionwise"),
-        ({"dimension_reduce": "mean"}, "dimension_reduce 'mean' is unknown"),
-        ({"dimension_of": "mean"}, "dimension_of 'mean' is unknown"),
-        ({"decoder_input_dropout": 1.0}, "decoder_input_dropout must be at least 0, at most 0.999"),
-        ({"decoder_layers": 0}, "decoder_layers must be at least 1"),
-        ({"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
-    ],
-)
-def test_bad_arguments_are_refused_in_one_sentence(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        RunConfig(method="msse", method_arguments=arguments)

@@ -75,12 +75,6 @@ def test_gradient_into_the_negatives(bert, sentences, batch, flows):
     assert views.embeddings["layer -2"].requires_grad is flows and views.embeddings["encoder"].requires_grad
 
 
-def test_without_its_weight_it_is_simcse(bert, sentences, batch):
-    off, plain = build(bert, layers_weight=0.0), build(bert, SimCSE)
-    inputs = batch(off, sentences[:8])
-    assert off.names() == ("encoder",) and off(inputs)["info_nce"].item() == plain(inputs)["info_nce"].item()
-
-
 def test_what_does_not_fit_is_refused_before_training(bert, corpus_file):
     config = RunConfig(backbone=bert, corpus=str(corpus_file), method="sscl", batch_size=16)
     with pytest.raises(ConfigError, match="negative_layers must be below the backbone's 4 layers, not 4"):

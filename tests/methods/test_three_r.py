@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaModel
 
 from lib import runs
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import VARIANTS, ThreeR, inner_arguments, variants
+from lib.methods.three_r import VARIANTS, inner_arguments, variants
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -58,25 +57,6 @@ def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, sec
     assert without(seen[0]["history"], *LOGS) == without(seen[1]["history"], *LOGS)
     plain = train(inside(tiny_bert, second, name), sentences)
     assert seen[1]["history"]["loss"] != plain["history"]["loss"]  # it reaches every method's loss
-
-
-@pytest.mark.parametrize("place", ["embedding", "projection"])
-def test_around_a_batch_norm_it_would_do_nothing_and_is_refused(tiny_bert, second, sentences, place, monkeypatch):
-    plain = configure(tiny_bert, second, "simcse").replace(projection="bn_mlp", mlm_weight=0.0)
-    changes = {"method": "three_r(simcse)", "dimensions": "all", "place": place}
-    with pytest.raises(ConfigError, match="batch norm: set projection to train_only or none"):
-        plain.replace(**changes)
-    real = ThreeR.needs
-    blind = staticmethod(lambda arguments, inner: real(arguments, replace(inner, batch_norm=False)))
-    monkeypatch.setattr(ThreeR, "needs", blind)
-    around = plain.replace(**changes)
-    losses = []
-    for config in (plain, around):
-        method, tokens = prepare(config, sentences)
-        method.train()
-        torch.manual_seed(0)
-        losses.append(method(tokens.batch(np.arange(8)))["info_nce"].item())
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
 
 
 def test_the_reduction_by_hand(tiny_bert, second, sentences):
@@ -274,21 +254,6 @@ def test_the_methods_of_table_2_fit_3r_at_any_depth(name, layers):
     }  # fmt: skip
     with pytest.raises(ConfigError, match="around 'mlm' is unknown: choose one of supervised"):
         inner_arguments("mlm", layers)
-
-
-def test_a_decoder_such_as_llm2vecs_is_refused_in_a_sentence(tiny_bert, second, corpus_file, tmp_path):
-    size = {
-        "vocab_size": 50,
-        "hidden_size": 8,
-        "intermediate_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 1,
-    }
-    LlamaModel(LlamaConfig(**size)).save_pretrained(tmp_path / "llama")
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "llama")
-    config = wrapped(tiny_bert, second).replace(corpus=str(corpus_file), backbone=str(tmp_path / "llama"))
-    with pytest.raises(EncoderError, match="llama models are not supported, only bert, roberta"):
-        runs.preflight(config)
 
 
 def test_the_notebook_compares_each_table_by_name():

@@ -81,28 +81,6 @@ def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs, shak
                 torch.testing.assert_close(h, once.repeat_interleave(2, 0), rtol=1e-4, atol=1e-5)
 
 
-def test_the_memory_estimate_counts_every_pass(tiny_bert, inputs):
-    method, rows = build(tiny_bert), []
-    for encoder in method.encoder.encoders:
-        encoder.register_forward_pre_hook(lambda module, args: rows.append(len(args[0])))
-    method(inputs(method, 8))
-    needs = TNCSE.needs(method.arguments)
-    assert sum(rows) == 8 * needs.passes
-    assert needs.trained_encoders == len(method.encoder.encoders)
-
-
-@pytest.mark.parametrize("name", ["nce", "icnce", "ictm"])
-def test_a_weight_scales_its_term_alone_and_0_removes_it(tiny_bert, inputs, name, shake):
-    terms = {}
-    for weight in (0.0, 1.0, 3.0):
-        method = build(tiny_bert, **{f"{name}_weight": weight})
-        shake(method.encoder.encoders[1])
-        terms[weight], *_ = run(method, inputs(method))
-    assert set(terms[0.0]) == {"nce", "icnce", "ictm"} - {name}
-    torch.testing.assert_close(terms[3.0].pop(name), 3 * terms[1.0].pop(name))
-    assert terms[0.0] == terms[1.0] == terms[3.0]
-
-
 # -- twins ----------------------------------------------------------------------------------------------------
 
 
@@ -124,12 +102,6 @@ def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name, shake):
     assert all(p.grad is None for p in method.poolers.parameters())
     terms["ictm"].backward()
     assert all(p.grad.any() for p in method.poolers.parameters())
-
-
-def test_without_the_modulus_there_are_no_poolers(tiny_bert):
-    method = build(tiny_bert, ictm_weight=0.0)
-    names = [name for name, _ in method.named_parameters()]
-    assert names == [f"encoder.{name}" for name, _ in method.encoder.named_parameters()]
 
 
 @pytest.mark.parametrize("pretrained", [False, True])
@@ -277,25 +249,6 @@ def test_the_number_of_layers_is_part_of_the_name_and_too_many_stop_before_train
 
 
 # -- arguments ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0: nothing would be trained"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"nce_weight": -1.0}, "nce_weight must be at least 0"),
-        ({"icnce_weight": -1.0}, "icnce_weight must be at least 0"),
-        ({"ictm_weight": -0.1}, "ictm_weight must be at least 0"),
-        ({"halved": 1}, "halved must be bool"),
-        ({"layer_norms_removed": -1}, "layer_norms_removed must be at least 0"),
-        ({"layer_norms_removed": 1, "pooler_from": "demo"}, "pooler_from is read by nobody"),
-        ({"second_backbone": None}, "second_backbone must be str"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        TNCSE.Arguments(**arguments)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "pooler", "mask_prompt"])
