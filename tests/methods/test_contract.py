@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from lib import methods, runs, training
-from lib.checks import ConfigError
+from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
@@ -439,6 +439,57 @@ def test_arguments_that_make_no_sense_are_refused_in_one_sentence(method, argume
     with pytest.raises(ConfigError, match=words) as caught:
         RunConfig(method=method, method_arguments=arguments)
     assert "\n" not in str(caught.value) and caught.value.__cause__ is caught.value.__context__ is None
+
+
+HEADLESS = "saved without an MLM head"
+MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with one that has no MLM head
+    ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers of this backbone"),
+    ("diffcse", {"pooling": "mean"}, "set pooling to cls, not mean"),
+    ("diffcse", {"projection": "always"}, "set projection to bn_mlp, train_only or none"),
+    ("distill", {"teacher": "NOTHING"}, "neither an existing folder"),
+    ("distill", {"teacher": "NARROW"}, "have 16 dimensions, those of the backbone 32"),
+    ("infocse", {"early_layers": 2, "lm_head": "fresh"}, "early_layers must lie between 1 and 1, below the last layer"),
+    ("infocse", {"head": "pretrained"}, "head 'pretrained' asks for condenser_head.safetensors beside"),
+    ("infocse", {"head": "top_layers", "late_layers": 9}, "late_layers 9 is more than the 2 layers"),
+    ("infocse", {"pooling": "mean"}, "the auxiliary network is given the .CLS. vector: set pooling to cls"),
+    ("jtcse", {"cross_attention_layers": 6}, "cross_attention_layers 6 does not divide the 2 layers"),
+    ("micse", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "pooling": "first_last_mean"}, "no attention maps"),
+    ("mirror_bert", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
+    (
+        "mlm",
+        {"condenser_weight": 1.0, "early_layers": 4},
+        "early_layers must lie between 1 and 1, below the last layer",
+    ),
+    (
+        "mlm",
+        {"condenser_weight": 1.0, "head": "top_layers", "late_layers": 5},
+        "late_layers 5 is more than the 2 layers",
+    ),
+    ("mlm", {"whole_words": True}, "whole_words needs a WordPiece vocabulary"),
+    ("msse", {"decoder_heads": 3}, "decoder_heads 3 must divide the backbone's width of 32"),
+    ("sscl", {"negative_layers": 2}, "negative_layers must be below the backbone's 2 layers, not 2"),
+    ("sscl", {"pooling": "first_last_mean", "negative_layers": 1}, "sscl pools single layers: choose cls, mean or"),
+    ("tncse", {"layer_norms_removed": 3}, "layer_norms_removed 3 is more than the 2 layers of this backbone"),
+    ("tncse", {"pooling": "mean"}, "set pooling to cls, not mean"),
+    ("tncse", {"second_backbone": "NOTHING"}, "neither an existing folder"),
+    ("infocse", {"head": "top_layers"}, f"{HEADLESS}: train stage 1 from it .* lm_head to fresh"),
+    ("msse", {}, f"{HEADLESS}: set lm_head to fresh, decoder to positionwise"),
+    ("simcse", {"mlm_weight": 0.1}, "MLM head"),
+]
+
+
+@pytest.mark.parametrize(("method", "changes", "words"), MISFITS)
+def test_what_does_not_fit_the_backbone_is_refused_before_training(
+    tiny_bert, corpus_file, tmp_path, variant, method, changes, words
+):
+    backbone = variant(tiny_bert, tmp_path / "headless") if "MLM head" in words else str(tiny_bert)
+    folders = {"NOTHING": str(tmp_path / "nothing"), "NARROW": str(tmp_path / "narrow")}
+    if "NARROW" in changes.values():
+        variant(tiny_bert, folders["NARROW"], hidden_size=16)
+    given = {"backbone": backbone, "corpus": str(corpus_file), "method": method, "batch_size": 16, "max_length": 16}
+    config = RunConfig.from_parameters(given | {name: folders.get(value, value) for name, value in changes.items()})
+    with pytest.raises((ConfigError, EncoderError), match=words):
+        runs.preflight(config)
 
 
 @pytest.mark.gpu

@@ -140,30 +140,20 @@ def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_robert
     headless = variant(tiny_bert, tmp_path / "headless")
     with pytest.raises(ConfigError, match="generator '.*headless' was saved without an MLM head: take a masked"):
         build(bert, generator=headless)
+    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
+    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "roberta")
     with pytest.raises(ConfigError, match="has another vocabulary than the backbone \\(.* in common;"):
-        RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
-        AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "roberta")
         build(bert, generator=str(tmp_path / "roberta"))
-    for name, change in {"padded": {"vocab_size": 96}, "short": {"max_position_embeddings": 16}}.items():
-        folder = tmp_path / name
-        BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, **change)).save_pretrained(folder)
-        AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    with pytest.raises(ConfigError, match="has another vocabulary .*; weights for 96 and"):
-        build(bert, generator=str(tmp_path / "padded"))
-    with pytest.raises(ConfigError, match="takes 16 tokens, the backbone 64"):
-        build(bert, generator=str(tmp_path / "short"))
-    whole = (tmp_path / "short" / "model.safetensors").read_bytes()
-    (tmp_path / "short" / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ConfigError, match="generator '.*short' cannot be read with an MLM head"):
-        build(bert, generator=str(tmp_path / "short"))
+    for change, words in [
+        ({"vocab_size": 96}, "has another vocabulary .*; weights for 96 and"),
+        ({"max_position_embeddings": 16}, "takes 16 tokens, the backbone 64"),
+    ]:
+        BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, **change)).save_pretrained(tmp_path / "other")
+        AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "other")
+        with pytest.raises(ConfigError, match=words):
+            build(bert, generator=str(tmp_path / "other"))
     weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
     shutil.copytree(bert, tmp_path / "half")
     save_file(weights, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ConfigError, match="generator '.*half' lacks 16 of its weights"):
         build(bert, generator=str(tmp_path / "half"))
-    with pytest.raises(ConfigError, match="set pooling to cls, not mean"):
-        build(bert, pooling="mean")
-    with pytest.raises(ConfigError, match="set projection to bn_mlp, train_only or none"):
-        build(bert, projection="always")
-    with pytest.raises(ConfigError, match="rtd_probability must be above 0"):
-        DiffCSE.Arguments(rtd_probability=0.0)

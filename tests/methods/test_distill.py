@@ -1,7 +1,6 @@
 """Distillation as a method: the teacher's vectors beside the tokens, the term, runs."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from lib import runs
-from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
@@ -128,21 +126,6 @@ def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
 # -- what cannot be a teacher ---------------------------------------------------------------------------------
 
 
-def test_a_teacher_of_another_dimension_is_refused(tiny_bert, tmp_path, variant):
-    narrow = variant(tiny_bert, tmp_path / "narrow", hidden_size=16)
-    with pytest.raises(ConfigError, match="have 16 dimensions, those of the backbone 32"):
-        build(tiny_bert, narrow)
-
-
-def test_a_teacher_that_is_not_there_stops_before_training(tiny_bert, corpus_file, tmp_path):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="distill",
-        method_arguments={"teacher": str(tmp_path / "nothing")},
-    )  # fmt: skip
-    with pytest.raises(EncoderError, match="neither an existing folder"):
-        runs.preflight(config)
-
-
 # -- runs -----------------------------------------------------------------------------------------------------
 
 
@@ -180,13 +163,3 @@ def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, t
     EncoderSum(encoders[:1], [0.3]).save(tmp_path / "fewer")
     folders = [teacher, twins, tmp_path / "another", tmp_path / "other weights", tmp_path / "fewer"]
     assert len({name(folder) for folder in folders}) == 5
-
-
-@pytest.mark.parametrize("setting, value", [("pooling", "cls"), ("max_length", 6)])
-def test_the_name_of_a_run_follows_how_the_teacher_reads(config, teacher, tmp_path, setting, value, sentences):
-    changed = shutil.copytree(teacher, tmp_path / "changed")
-    settings = json.loads((changed / "sentence_encoder.json").read_text())
-    (changed / "sentence_encoder.json").write_text(json.dumps(settings | {setting: value}))
-    vectors = [ensemble.load(folder).encode(sentences[:9]) for folder in (teacher, changed)]
-    assert abs(vectors[0] - vectors[1]).max() > 1e-2
-    assert runs.prepare(config).id != runs.prepare(config.replace(teacher=str(changed))).id

@@ -248,27 +248,6 @@ def test_a_fresh_lm_head_has_its_own_decoder(bert):
     assert torch.equal(decoder, words) and decoder is not words
 
 
-def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path, variant, corpus_file):
-    headless = variant(tiny_bert, tmp_path / "headless")
-    with pytest.raises(ConfigError, match="saved without an MLM head: train stage 1 from it .* lm_head to fresh"):
-        runs.preflight(configure(headless, corpus_file))
-    with pytest.raises(ConfigError, match="early_layers must lie between 1 and 3, below the last layer; got 4"):
-        runs.preflight(configure(bert, corpus_file, early_layers=4))
-    with pytest.raises(ConfigError, match="head 'pretrained' asks for condenser_head.safetensors beside"):
-        runs.preflight(configure(bert, corpus_file, head="pretrained"))
-    with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):
-        runs.preflight(configure(bert, corpus_file, late_layers=9))
-    with pytest.raises(ConfigError, match="batch_size must be at least 2; got 1"):
-        configure(bert, corpus_file, batch_size=1)
-    with pytest.raises(ConfigError, match="the auxiliary network is given the .CLS. vector: set pooling to cls"):
-        runs.preflight(configure(bert, corpus_file, pooling="mean"))
-    with pytest.raises(ConfigError, match="set projection to bn_mlp, train_only or none"):
-        runs.preflight(configure(bert, corpus_file, projection="always"))
-    for wrong in ({"auxiliary_copies": "second"}, {"auxiliary_reduction": "max"}, {"head": "good"}, {"lm_head": "no"}):
-        with pytest.raises(ConfigError, match="is unknown: choose one of"):
-            configure(bert, corpus_file, **wrong)
-
-
 def test_a_head_of_another_shape_is_refused(bert, corpus_file):
     stage_one = runs.run(
         configure(bert, corpus_file, method="mlm", condenser_weight=1.0, head="random", max_steps=1, late_layers=1)

@@ -7,17 +7,13 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from lib import runs, training
-from lib.checks import ConfigError, EncoderError
-from lib.config import RunConfig
+from lib.checks import ConfigError
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
 from lib.methods.jtcse import variants
-from lib.runs import running
-from lib.training import train
 
 JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
 
@@ -107,17 +103,6 @@ def test_looking_changes_no_bit_of_a_vector(tiny_bert, sentences, pooling):
         torch.manual_seed(0)
         vectors.append(encoder(rows["input_ids"], rows["attention_mask"], inputs=inputs))
     assert torch.equal(vectors[0], vectors[1]) and torch.equal(vectors[0], vectors[2])
-
-
-@pytest.mark.parametrize(
-    "options, layers",
-    [({}, (2,)), ({}, (-1,)), ({}, ()), ({"attention": "eager"}, (0,)), ({"pooling": "first_last_mean"}, (0,))],
-)
-def test_what_cannot_be_seen_is_refused(tiny_bert, sentences, options, layers):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, **options)
-    rows = encoder.tokenizer(sentences[:2], padding=True, return_tensors="pt")
-    with pytest.raises(EncoderError, match="no attention maps|this backbone has 0 to 1"):
-        encoder(rows["input_ids"], rows["attention_mask"], inputs=AttentionInputs(layers))
 
 
 def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
@@ -319,21 +304,9 @@ def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, sh
 # -- arguments ------------------------------------------------------------------------------------------------
 
 
-def test_a_count_that_does_not_divide_the_depth_is_refused(tiny_bert, deep):
-    for folder, count, depth in ((tiny_bert, 6, 2), (deep, 3, 4), (deep, 8, 4)):
-        with pytest.raises(ConfigError, match=f"{count} does not divide the {depth} layers"):
-            build(folder, cross_attention_layers=count)
-
-
 def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
     layers = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
     assert layers == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
-
-
-def test_attention_that_cannot_be_read_is_refused(tiny_bert):
-    with pytest.raises(EncoderError, match="no attention maps"):
-        build(tiny_bert, attention="eager")
-    assert build(tiny_bert, attention="eager", cross_attention_layers=0)
 
 
 @pytest.mark.parametrize("changes", [{"num_hidden_layers": 4}, {"num_attention_heads": 4}])
@@ -344,24 +317,6 @@ def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, cha
 
 
 # -- runs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def config(tiny_bert, corpus_file):
-    return RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_steps=8, learning_rate=1.0e-3,
-        max_length=16, dev_task="none", method="jtcse", method_arguments={"cross_attention_layers": 2},
-    )  # fmt: skip
-
-
-def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
-    methods = []
-    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
-    config = config.replace(dev_task="demo", eval_every=2, max_steps=4, max_length=32)
-    finished, dev = runs.run(config), runs.prepare(config).dev
-    scores = training.dev_metrics(finished.encoder().encode, dev)
-    assert scores["dev"] == pytest.approx(finished.metrics["dev"], abs=1e-3)
-    assert finished.metrics["best_step"] in (2, 4) and finished.history.dev.notna().sum() == 3
 
 
 def test_what_the_notebook_compares():
@@ -383,11 +338,3 @@ def test_what_the_notebook_compares():
     assert list(tables["choice, student"]) == [("JTCSE D", "rate 0.0005")]
     without = variants(given | {"loss_terms": [], "added_task": "", "learning_rates": []}, rows=40)
     assert not any(without[name] for name in ("Table X", "Table VIII", "choice", "choice, student"))
-
-
-@pytest.mark.parametrize("wrong", [{"loss_terms": ["NCE+IC"]}, {"seeds": [7]}, {"views": ["none"]}])
-def test_wrong_lists_of_the_notebook(wrong):
-    rates = dict.fromkeys(("learning_rate", "nce_learning_rate", "student_learning_rate"), 1e-4)
-    given = {"seeds": [1], "choice_seed": 7, "loss_terms": [], "views": ["none"] * 2, "substitutes": [""] * 2}
-    with pytest.raises(ConfigError):
-        variants(given | {"first_learning_rates": [1e-4] * 2} | rates | wrong, rows=40)

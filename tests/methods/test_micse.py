@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
@@ -164,14 +164,6 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, b
 
 
 # -- arguments ------------------------------------------------------------------------------------------------
-
-
-def test_what_the_backbone_cannot_do_is_refused(tiny_bert):
-    with pytest.raises(ConfigError, match="max_layer 11 is beyond the 2 layers of this backbone"):
-        build(tiny_bert, ami_weight=1.0, min_layer=7, max_layer=11)
-    with pytest.raises(EncoderError, match="no attention maps"):
-        build(tiny_bert, ami_weight=1.0, pooling="first_last_mean")
-    assert build(tiny_bert, ami_weight=0.0, min_layer=7, max_layer=11, pooling="first_last_mean")  # nothing is read
 
 
 def test_head_pairs_need_an_even_number_of_heads(tiny_bert):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
@@ -86,11 +85,6 @@ def test_where_the_projection_lives(tiny_bert, projection, in_method, in_encoder
     assert (method.encoder.projection is not None) is in_encoder
     saved = {k for k in method.encoder.state_dict() if k.startswith("projection")}
     assert bool(saved) is in_encoder
-
-
-def test_mlm_needs_a_pretrained_head(tiny_roberta):
-    with pytest.raises(ConfigError, match="MLM head"):
-        build(tiny_roberta, mlm_weight=0.1)
 
 
 def test_tables_of_the_notebook():

@@ -217,23 +217,7 @@ def test_a_run_is_named_by_the_content_of_its_pool(tiny_bert, second, corpus_fil
     assert names[0] == names[1] != names[2] and names[0].startswith("three_r-simcse-")
 
 
-def test_what_does_not_fit_is_refused_before_training(tiny_bert, second, corpus_file, tmp_path):
-    with pytest.raises(ConfigError, match="means nothing where a target is fixed"):
-        wrapped(tiny_bert, second, "distill")
-    with pytest.raises(ConfigError, match="cannot be put around mlm"):
-        RunConfig(method="three_r(mlm)")
-    with pytest.raises(ConfigError, match="this queue holds projected vectors: set place to projection"):
-        wrapped(tiny_bert, second, "micse", place="embedding")
-    with pytest.raises(ConfigError, match="'three_r' is put around itself: name it once"):
-        RunConfig(method="three_r(three_r(simcse))")
-    for changes, words in [
-        ({"threshold": 1.5}, "threshold must be at least 0, at most 1"),
-        ({"exemplars": 0}, "exemplars must be at least 1"),
-        ({"operation": "zero", "dimensions": "all"}, "would leave nothing"),
-        ({"relaxation": "hard"}, "relaxation 'hard' is unknown"),
-    ]:
-        with pytest.raises(ConfigError, match=words):
-            wrapped(tiny_bert, second, **changes)
+def test_a_pool_that_is_too_small_or_missing_is_refused_before_training(tiny_bert, second, corpus_file, tmp_path):
     pool = tmp_path / "pool.txt"
     pool.write_text("the dog\na cat\n")
     config = wrapped(tiny_bert, second, pool=str(pool)).replace(corpus=str(corpus_file))
