@@ -31,9 +31,7 @@ class Needs:
     files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
     encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
     generators: Mapping[str, str] = field(default_factory=dict)  # argument -> masked-language model that it names
-    texts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # argument -> file of sentences or words; empty: the shipped one
+    texts: Mapping[str, str] = field(default_factory=dict)  # argument -> file of texts; empty: the shipped one
     fixed_targets: bool = False  # the loss compares embeddings with vectors that do not come from this batch
     projected_negatives: bool = False  # Views.negatives lie behind the projection
     batch_norm: bool = False  # in the projection: what is taken away from all rows before it is gone behind it

@@ -40,13 +40,7 @@ from lib.methods.base import Method, Needs, Views
 from lib.methods.token_masking import TokenMasking
 
 POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean")  # without saved parts
-SHARED = (
-    "profile",
-    "data_dir",
-    "pooling",
-    "precision",
-    "dev_task",
-)  # parameters of pre-training and of SimCSE after it
+SHARED = "profile data_dir pooling precision dev_task".split()  # parameters of pre-training and of SimCSE after it
 
 
 def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
