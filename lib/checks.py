@@ -6,10 +6,13 @@ import difflib
 import errno
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
-from typing import Any, get_type_hints
+from math import inf
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from annotated_types import Interval
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 
@@ -27,6 +30,14 @@ class EncoderError(Exception):
 
 
 WHOLE = 2**31 - 1  # largest whole number of a parameter that has no other limit
+# Types of parameters with a range, for the annotation of a field; `fit` checks them. Others are written beside the field.
+Positive = Annotated[float, Interval(gt=0, lt=inf)]
+NonNegative = Annotated[float, Interval(ge=0, lt=inf)]
+Probability = Annotated[float, Interval(ge=0, le=1)]
+PositiveProbability = Annotated[float, Interval(gt=0, le=1)]
+Count = Annotated[int, Interval(ge=0, le=WHOLE)]
+PositiveCount = Annotated[int, Interval(ge=1, le=WHOLE)]
+
 # What to do when the system refuses a file.
 ADVICE = {
     errno.ENOSPC: "free some space on that disk and start the same command again",
@@ -63,22 +74,31 @@ def _adapter(kind: Any) -> TypeAdapter:
 def fit(name: str, kind: Any, value: Any) -> Any:
     """`value` as an instance of the type `kind`: a whole number becomes a float where one is wanted, nothing else changes.
 
+    kind: any type; `Literal[...]` names choices, `Annotated[int, Interval(...)]` a range, as Positive and Count do.
+
     Raises:
-        ConfigError: the value has another type, or holds a text that no file can hold.
+        ConfigError: the value has another type, is none of the choices or out of range, or holds a text that no file can
+            hold.
     """
     if odd := next((text for text in _texts(value) if "\0" in text or not _is_unicode(text)), ""):
         raise ConfigError(f"{name} holds {odd!r}, with a character that no text has: write it without.")
-    try:
+    with suppress(ValidationError):
         return _adapter(kind).validate_python(value)
-    except ValidationError:
-        wanted, hint = kind.__name__ if type(kind) is type else str(kind), ""
-        if "float" in wanted and (text := next(filter(None, map(_as_yaml, _texts(value))), "")):
-            hint = f" (YAML reads {text[0]} as text: write {text[1]})"
-        elif wanted.startswith("str"):
-            hint = " (put it in quotes)"
-        shown = repr(value)
-        shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
-        raise ConfigError(f"{name} must be {wanted}, not {shown}{hint}.") from None
+    if get_origin(kind) is Literal:
+        check_choice(name, value, get_args(kind))
+    if get_origin(kind) is Annotated:
+        kind, limits = get_args(kind)
+        value = fit(name, kind, value)
+        low, is_open = (limits.ge, False) if limits.gt is None else (limits.gt, True)
+        check_range(name, value, low, inf if limits.le in (None, WHOLE) else limits.le, above=is_open)
+    wanted, hint = kind.__name__ if type(kind) is type else str(kind), ""
+    if "float" in wanted and (text := next(filter(None, map(_as_yaml, _texts(value))), "")):
+        hint = f" (YAML reads {text[0]} as text: write {text[1]})"
+    elif wanted.startswith("str"):
+        hint = " (put it in quotes)"
+    shown = repr(value)
+    shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
+    raise ConfigError(f"{name} must be {wanted}, not {shown}{hint}.")
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -107,13 +127,20 @@ def _as_yaml(text: str) -> tuple[str, str] | None:
     return text, f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent or 0):+d}"
 
 
+class Checked:
+    """Base of a dataclass whose values are checked when one is made."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+
 def check_types(instance: Any) -> None:
     """`fit` every field of a dataclass to its annotation.
 
     Raises:
         ConfigError: names the field, what was given and what is expected.
     """
-    hints = get_type_hints(type(instance))
+    hints = get_type_hints(type(instance), include_extras=True)
     for field in fields(instance):
         object.__setattr__(instance, field.name, fit(field.name, hints[field.name], getattr(instance, field.name)))
 

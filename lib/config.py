@@ -7,10 +7,23 @@ from dataclasses import asdict, dataclass, field, fields
 from math import ceil
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from annotated_types import Interval
 
 from lib import paths
-from lib.checks import check_choice, check_known, check_range, check_types, fit
+from lib.checks import (
+    WHOLE,
+    Count,
+    NonNegative,
+    PositiveCount,
+    Probability,
+    check_choice,
+    check_known,
+    check_range,
+    check_types,
+    fit,
+)
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
 from lib.encoders.pooling import POOLINGS
 from lib.methods import MethodSpec, Needs
@@ -20,50 +33,35 @@ from lib.methods import MethodSpec, Needs
 class RunConfig:
     """One training run. Defaults are the demo profile; `params/*/*.yaml` hold the others."""
 
-    profile: str = "demo"  # demo, small or paper: where results are filed, and how tables are labelled
+    profile: Literal[paths.PROFILES] = "demo"  # where results are filed, and how tables are labelled
     data_dir: str = ""  # folder with the data sets; empty: CSE_DATA, else data/ in the repository
     corpus: str = "demo"  # see lib.data.load_corpus
-    corpus_size: int = 0  # rows drawn from the corpus; 0 takes all
-    corpus_seed: int = 0  # seed of that draw
+    corpus_size: Count = 0  # rows drawn from the corpus; 0 takes all
+    corpus_seed: Count = 0  # seed of that draw
     augmentation: str = "none"  # how a plain sentence becomes a pair before dropout, see lib.data.augment
     backbone: str = "demo"  # local folder, hub name, or demo
-    pooling: str = "cls"  # see lib.encoders.pooling
-    max_length: int = 32  # training inputs are truncated to this many tokens
-    dropout: float = 0.1  # hidden and attention dropout of the backbone
+    pooling: Literal[tuple(POOLINGS)] = "cls"  # see lib.encoders.pooling
+    max_length: Annotated[int, Interval(ge=4, le=WHOLE)] = 32  # training inputs are truncated to this many tokens
+    dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.1  # hidden and attention dropout of the backbone
     method: str = "simcse"  # see lib.methods; `outer(inner)` puts one around another
     method_arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)  # see the method's Arguments
-    batch_size: int = 64  # rows per step over all processes: N of the loss
-    learning_rate: float = 3.0e-5
-    weight_decay: float = 0.0
-    warmup_ratio: float = 0.0  # share of the steps with rising learning rate
-    schedule: str = "linear"  # linear (to 0) or constant
-    epochs: int = 1
-    max_steps: int = 0  # stop (and end the schedule) after this many steps; 0: no limit
-    gradient_clip: float = 1.0  # largest gradient norm; 0 switches clipping off
-    precision: str = "fp32"  # fp32 or bf16 (autocast)
-    seed: int = 42
-    dev_task: str = "demo"  # whose dev pairs choose the checkpoint: demo, STS-B, none (keeps the last)
-    eval_every: int = 125  # steps between two dev evaluations
-    trace_until: int = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
+    batch_size: Annotated[int, Interval(ge=2, le=WHOLE)] = 64  # rows per step over all processes: N of the loss
+    learning_rate: Annotated[float, Interval(gt=0, le=1)] = 3.0e-5
+    weight_decay: NonNegative = 0.0
+    warmup_ratio: Probability = 0.0  # share of the steps with rising learning rate
+    schedule: Literal["linear", "constant"] = "linear"  # linear ends at 0
+    epochs: Annotated[int, Interval(ge=1, le=1_000_000)] = 1
+    max_steps: Count = 0  # stop (and end the schedule) after this many steps; 0: no limit
+    gradient_clip: NonNegative = 1.0  # largest gradient norm; 0 switches clipping off
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast
+    seed: Annotated[int, Interval(ge=0, le=2**31)] = 42
+    dev_task: Literal["demo", "STS-B", "none"] = "demo"  # whose dev pairs choose the checkpoint; none keeps the last
+    eval_every: PositiveCount = 125  # steps between two dev evaluations
+    trace_until: Count = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_choice("profile", self.profile, paths.PROFILES)
-        check_choice("pooling", self.pooling, POOLINGS)
-        check_choice("schedule", self.schedule, ("linear", "constant"))
-        check_choice("precision", self.precision, ("fp32", "bf16"))
-        check_choice("dev_task", self.dev_task, ("demo", "STS-B", "none"))
         augment.parse(self.augmentation)
-        for name in ("corpus_size", "corpus_seed", "max_steps", "trace_until", "weight_decay", "gradient_clip"):
-            check_range(name, getattr(self, name), 0)
-        check_range("seed", self.seed, 0, 2**31)  # numpy takes twice that, and every process adds to it
-        check_range("epochs", self.epochs, 1, 1_000_000)
-        check_range("eval_every", self.eval_every, 1)
-        check_range("batch_size", self.batch_size, 2)
-        check_range("max_length", self.max_length, 4)
-        check_range("learning_rate", self.learning_rate, 0, 1, above=True)
-        check_range("dropout", self.dropout, 0, 0.99)
-        check_range("warmup_ratio", self.warmup_ratio, 0, 1)
         # the full set of arguments, so that a default that is written out is the same run
         parts = self.spec.arguments(self.method_arguments)
         values = {name: value for part in parts for name, value in asdict(part).items()}

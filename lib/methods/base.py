@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor, nn
 
+from lib.checks import ConfigError
 from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
@@ -30,9 +31,7 @@ class Needs:
     files: tuple[str, ...] = ()  # patterns of files of the backbone's folder that are read beside the encoder's
     encoders: Mapping[str, str] = field(default_factory=dict)  # argument -> further encoder that it names
     generators: Mapping[str, str] = field(default_factory=dict)  # argument -> masked-language model that it names
-    texts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # argument -> file of sentences or words; empty: the shipped one
+    texts: Mapping[str, str] = field(default_factory=dict)  # argument -> file of texts; empty: the shipped one
     fixed_targets: bool = False  # the loss compares embeddings with vectors that do not come from this batch
     projected_negatives: bool = False  # Views.negatives lie behind the projection
     batch_norm: bool = False  # in the projection: what is taken away from all rows before it is gone behind it
@@ -210,6 +209,12 @@ class Wrapper(Method):
 
     def save(self, folder: str | os.PathLike) -> None:
         self.inner.save(folder)
+
+
+def check_some_weight(arguments: Any, *weights: str) -> None:
+    """Raise ConfigError when all of these arguments are 0."""
+    if not any(getattr(arguments, name) for name in weights):
+        raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
 
 
 def decayed_by_shape(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

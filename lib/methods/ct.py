@@ -9,21 +9,17 @@ from typing import Any
 
 from torch import Tensor
 
-from lib.checks import check_range
+from lib.checks import PositiveCount
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import contrastive_tension
+from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.parts import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)
 class CTArguments(AMIArguments):
-    negatives_per_sentence: int = 7
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("negatives_per_sentence", self.negatives_per_sentence, 1)
+    negatives_per_sentence: PositiveCount = 7
 
 
 class CT(Method):

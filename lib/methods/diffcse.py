@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, EncoderError, check_range
+from lib.checks import ConfigError, EncoderError, NonNegative, PositiveProbability
 from lib.data import Batch
 from lib.distributed import own_rows
 from lib.encoders import SentenceEncoder, packed
@@ -17,23 +17,18 @@ from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
 from lib.losses import replaced_token_detection
 from lib.methods.base import Needs, Views
-from lib.methods.parts import TokenMasking
-from lib.methods.simcse import SimCSE, SimCSEArguments, both_views
+from lib.methods.simcse import Projection, SimCSE, SimCSEArguments, both_views
+from lib.methods.token_masking import TokenMasking
 
 
 @dataclass(frozen=True)
 class DiffCSEArguments(SimCSEArguments):
-    projection: str = "bn_mlp"  # what the authors' scripts train with
-    rtd_weight: float = 0.005  # lambda of the authors' code for STS; 0 switches the term off
-    rtd_probability: float = 0.3  # share of the tokens that the generator does not see
+    projection: Projection = "bn_mlp"  # what the authors' scripts train with
+    rtd_weight: NonNegative = 0.005  # lambda of the authors' code for STS; 0 switches the term off
+    rtd_probability: PositiveProbability = 0.3  # share of the tokens that the generator does not see
     rtd_padding: bool = True  # the mean also counts the padding (code), which is never replaced; False: tokens only
     generator_dropout: bool = True  # as the code trains, where train() reaches the generator; False: it guesses without
     generator: str = ""  # masked-language model, a folder or hub name; empty: the backbone (the authors: DistilBERT)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("rtd_weight", self.rtd_weight, 0)
-        check_range("rtd_probability", self.rtd_probability, 0, 1, above=True)
 
 
 class DiffCSE(SimCSE):

@@ -8,7 +8,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from lib.checks import ConfigError, check_types
+from lib.checks import Checked, ConfigError
 from lib.data import Batch, Corpus
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -16,11 +16,11 @@ from lib.methods.base import Method, Needs, Views
 
 
 @dataclass(frozen=True)
-class DistillArguments:
+class DistillArguments(Checked):
     teacher: str = ""  # folder of a saved encoder or ensemble, or a hub name
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if not self.teacher:
             raise ConfigError("method distill needs a teacher: the folder of a saved encoder or ensemble.")
 

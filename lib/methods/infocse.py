@@ -10,12 +10,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, check_choice, check_range, check_seeds
+from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability, check_range, check_seeds
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
@@ -29,10 +29,11 @@ from lib.encoders.heads import (
 )
 from lib.encoders.sentence_encoder import in_mode
 from lib.losses import IGNORED, masked_lm
-from lib.methods.base import Needs, Views
+from lib.methods.base import Needs, Views, check_some_weight
 from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view_pairs
-from lib.methods.parts import GradientNorms, TokenMasking
+from lib.methods.gradient_norms import GradientNorms
 from lib.methods.simcse import both_views
+from lib.methods.token_masking import TokenMasking
 
 STAGE_ONE = {  # what RunConfig takes for the first stage: Condenser's own settings, but for batch, text and steps
     "method": "mlm",
@@ -95,34 +96,24 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any
 
 @dataclass(frozen=True)
 class InfoCSEArguments(DiffCSEArguments):
-    contrastive_weight: float = 1.0  # 0 in the last row of Table 5
-    auxiliary_weight: float = 1.0e-5  # lambda of Eq. 7: Table 8 and the scripts; Section 4.2 says 0.005
-    auxiliary_probability: float = 0.4  # masked share: base script and Table 7; 0.3 for large, 0.15 in Section 2
+    contrastive_weight: NonNegative = 1.0  # 0 in the last row of Table 5
+    auxiliary_weight: NonNegative = 1.0e-5  # lambda of Eq. 7: Table 8 and the scripts; Section 4.2 says 0.005
+    auxiliary_probability: PositiveProbability = 0.4  # masked share: base script, Table 7; large script: 0.3
     mask_only: bool = False  # every chosen token becomes [MASK] (paper), or 80 % do (BERT's rule, code)
-    auxiliary_copies: str = "both"  # both views have a masked copy (code) or the first only (one copy, paper)
-    auxiliary_reduction: str = "mean"  # over the masked tokens (code), or their sum for each sentence (Eq. 5)
-    early_layers: int = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
-    late_layers: int = 2
-    head: str = "pretrained"  # where the late layers start: pretrained (stage 1), top_layers (Table 4) or random
-    lm_head: str = "pretrained"  # where the LM head starts: pretrained (saved with the backbone) or fresh (new)
+    auxiliary_copies: Literal["both", "first"] = "both"  # views with a masked copy: both (code) or the first (paper)
+    auxiliary_reduction: Literal["mean", "sum"] = "mean"  # over masked tokens (code), or their sum per sentence (Eq. 5)
+    early_layers: Count = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
+    late_layers: PositiveCount = 2
+    head: Literal[tuple(LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
+    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
-    swap_every: int = 0  # every so many steps, L_aux also with another sentence's vector; 0: never; changes no weight
-    rtd_weight: float = 0.0  # DiffCSE's is 0.005
+    swap_every: Count = 0  # every so many steps, L_aux also with another sentence's vector; 0: never; changes no weight
+    rtd_weight: NonNegative = 0.0  # DiffCSE's is 0.005
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("contrastive_weight", "auxiliary_weight", "early_layers", "swap_every"):
-            check_range(name, getattr(self, name), 0)
-        check_range("auxiliary_probability", self.auxiliary_probability, 0, 1, above=True)
-        check_range("late_layers", self.late_layers, 1)
-        check_choice("auxiliary_copies", self.auxiliary_copies, ("both", "first"))
-        check_choice("auxiliary_reduction", self.auxiliary_reduction, ("mean", "sum"))
-        check_choice("head", self.head, LATE_LAYER_STARTS)
-        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
-        weights = ("contrastive_weight", "auxiliary_weight", "rtd_weight", "mlm_weight")
-        if not any(getattr(self, name) for name in weights):
-            raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
+        check_some_weight(self, "contrastive_weight", "auxiliary_weight", "rtd_weight", "mlm_weight")
 
 
 class InfoCSE(DiffCSE):

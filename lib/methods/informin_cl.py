@@ -4,26 +4,22 @@ authors' code."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor
 
-from lib.checks import check_choice, check_range
+from lib.checks import NonNegative
 from lib.data import Batch
 from lib.losses import mutual_reconstruction
 from lib.methods.base import Views
-from lib.methods.simcse import SimCSE, SimCSEArguments
+from lib.methods.simcse import Projection, SimCSE, SimCSEArguments
 
 
 @dataclass(frozen=True)
 class InforMinCLArguments(SimCSEArguments):
-    projection: str = "none"  # the script reads the raw [CLS] vector; see PROJECTIONS
-    forgetting_weight: float = 1.0  # the argument's default; the paper's tables have larger weights
-    forgetting_reduce: str = "mean"  # over all entries (code), or their sum over the dimensions
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("forgetting_weight", self.forgetting_weight, 0)
-        check_choice("forgetting_reduce", self.forgetting_reduce, ("mean", "sum"))
+    projection: Projection = "none"  # the script reads the raw [CLS] vector; see PROJECTIONS
+    forgetting_weight: NonNegative = 1.0  # the argument's default; the paper's tables have larger weights
+    forgetting_reduce: Literal["mean", "sum"] = "mean"  # over all entries (code), or their sum over the dimensions
 
 
 class InforMinCL(SimCSE):

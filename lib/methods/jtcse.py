@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from lib.checks import ConfigError, check_choice, check_range, check_seeds
+from lib.checks import ConfigError, Count, check_choice, check_range, check_seeds
 from lib.data import augment
 from lib.encoders import SentenceEncoder, ensemble, packed
 from lib.encoders.packed import AttentionInputs
 from lib.methods.base import Views
 from lib.methods.tncse import TNCSE, TNCSEArguments
 
-BRANCHES = ("carried", "last")
 TNCSE_TERMS = {"cross_attention_layers": 0, "coin": False}
 CONTROLS = {
     "NCE": TNCSE_TERMS | {"icnce_weight": 0.0, "ictm_weight": 0.0},  # nothing between the encoders: each is trained on
@@ -95,14 +94,9 @@ def variants(parameters: Mapping[str, Any], rows: int) -> dict[str, dict[Any, di
 
 @dataclass(frozen=True)
 class JTCSEArguments(TNCSEArguments):
-    cross_attention_layers: int = 6  # how many, evenly spaced, the last layer among them (Table IX); 0: none
-    branch: str = "carried"  # the side branch runs through all of these layers, or starts anew at the last one
+    cross_attention_layers: Count = 6  # how many, evenly spaced, the last layer among them (Table IX); 0: none
+    branch: Literal["carried", "last"] = "carried"  # through all of these layers, or anew at the last one
     coin: bool = True  # a fair coin per step decides which encoder looks in the other; False: I in II, as TNCSE
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("cross_attention_layers", self.cross_attention_layers, 0)
-        check_choice("branch", self.branch, BRANCHES)
 
 
 class JTCSE(TNCSE):

@@ -1,28 +1,29 @@
 """miCSE (Klein, Nabi 2023, arXiv 2211.04928): attention mutual information (AMI), momentum encoder and queue.
 
 With ami_weight 0 it is SimCSE + MoCo, with queue_size 0 SimCSE + AMI, with both SimCSE. The attention term can be
-added to other methods, see lib.methods.parts.
+added to other methods, see lib.methods.attention_term.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Interval
 from torch import Tensor
 
-from lib.checks import ConfigError, check_choice, check_range, check_seeds
+from lib.checks import ConfigError, Count, NonNegative, Positive, Probability, check_seeds
 from lib.data import Batch
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
 from lib.losses import info_nce, positives_only
+from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.parts import AMIArguments, AttentionTerm, MomentumQueue
+from lib.methods.momentum import MomentumQueue
 
-NEGATIVES = ("in_batch", "own_view", "none")
 _SIMCSE = {"queue_size": 0, "negatives": "in_batch", "positive_in_denominator": True}  # its contrastive loss
 # Table 3: name -> arguments that differ from miCSE's
 COMPONENTS = {
@@ -83,21 +84,16 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any
 
 @dataclass(frozen=True)
 class MiCSEArguments(AMIArguments):
-    ami_weight: float = 1.0e-3  # lambda; the authors' value at 0.1 % of the data
-    temperature: float = 0.05
-    queue_size: int = 384  # Section 4.1; 0 switches momentum encoder and queue off
-    momentum: float = 0.995
-    momentum_dropout: float = 0.3  # of the momentum encoder
-    negatives: str = "in_batch"  # of the other view (code); own_view (Eq. 2); none (Table 4, lower half)
+    ami_weight: NonNegative = 1.0e-3  # lambda; the authors' value at 0.1 % of the data
+    temperature: Positive = 0.05
+    queue_size: Count = 384  # Section 4.1; 0 switches momentum encoder and queue off
+    momentum: Probability = 0.995
+    momentum_dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.3  # of the momentum encoder
+    negatives: Literal["in_batch", "own_view", "none"] = "in_batch"  # code; Eq. 2; Table 4, lower half
     positive_in_denominator: bool = True  # False as in Eq. 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("temperature", self.temperature, 0, above=True)
-        check_range("queue_size", self.queue_size, 0)
-        check_range("momentum", self.momentum, 0, 1)
-        check_range("momentum_dropout", self.momentum_dropout, 0, 0.99)
-        check_choice("negatives", self.negatives, NEGATIVES)
         if self.negatives == "none" and self.queue_size:
             raise ConfigError("negatives 'none' leaves the queue unread: set queue_size to 0.")
         if self.negatives == "none" and not self.positive_in_denominator:

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lib.checks import ConfigError, check_range
+from lib.checks import ConfigError, Count, Positive
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import twin_info_nce
+from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Views
-from lib.methods.parts import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)
 class MirrorBERTArguments(AMIArguments):
-    temperature: float = 0.04  # the authors' value for sentences
-    span_length: int = 2  # word pieces; 0 masks nothing
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("temperature", self.temperature, 0, above=True)
-        check_range("span_length", self.span_length, 0)
+    temperature: Positive = 0.04  # the authors' value for sentences
+    span_length: Count = 2  # word pieces; 0 masks nothing
 
 
 class MirrorBERT(Method):

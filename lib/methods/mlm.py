@@ -7,12 +7,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
 from lib import paths
-from lib.checks import ConfigError, EncoderError, check_choice, check_range, check_types
+from lib.checks import (
+    Checked,
+    ConfigError,
+    Count,
+    EncoderError,
+    NonNegative,
+    PositiveCount,
+    PositiveProbability,
+    check_choice,
+    check_range,
+)
 from lib.data import Batch, load_corpus
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
@@ -27,16 +37,10 @@ from lib.encoders.heads import (
 )
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.parts import TokenMasking
+from lib.methods.token_masking import TokenMasking
 
 POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean")  # without saved parts
-SHARED = (
-    "profile",
-    "data_dir",
-    "pooling",
-    "precision",
-    "dev_task",
-)  # parameters of pre-training and of SimCSE after it
+SHARED = "profile data_dir pooling precision dev_task".split()  # parameters of pre-training and of SimCSE after it
 
 
 def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -86,23 +90,14 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class MLMArguments:
-    mlm_probability: float = 0.15
+class MLMArguments(Checked):
+    mlm_probability: PositiveProbability = 0.15
     whole_words: bool = False  # all pieces of a word are masked together; Condenser does
-    condenser_weight: float = 0.0  # weight of the late head's loss; 1 in Condenser, 0 is plain BERT
-    early_layers: int = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
-    late_layers: int = 2  # layers of the late head
-    lm_head: str = "pretrained"  # where the LM head starts: pretrained (saved with the backbone) or fresh (new)
-    head: str = "random"  # where the late layers start: pretrained (saved beside the backbone), top_layers or random
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_range("mlm_probability", self.mlm_probability, 0, 1, above=True)
-        check_range("condenser_weight", self.condenser_weight, 0)
-        check_range("early_layers", self.early_layers, 0)
-        check_range("late_layers", self.late_layers, 1)
-        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
-        check_choice("head", self.head, LATE_LAYER_STARTS)
+    condenser_weight: NonNegative = 0.0  # weight of the late head's loss; 1 in Condenser, 0 is plain BERT
+    early_layers: Count = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
+    late_layers: PositiveCount = 2  # layers of the late head
+    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
+    head: Literal[tuple(LATE_LAYER_STARTS)] = "random"  # the late layers' start; pretrained: saved beside the backbone
 
 
 class MLM(Method):

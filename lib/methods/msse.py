@@ -10,13 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Interval
 from torch import Tensor, nn
 
 from lib import paths
-from lib.checks import ConfigError, check_choice, check_range, check_seeds, check_types
+from lib.checks import (
+    Checked,
+    ConfigError,
+    Count,
+    NonNegative,
+    Positive,
+    PositiveCount,
+    check_choice,
+    check_range,
+    check_seeds,
+)
 from lib.data import Batch, load_corpus
 from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
@@ -24,8 +35,8 @@ from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
 from lib.losses import dimension_contrast, info_nce, token_reconstruction
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
-from lib.methods.base import Method, Needs, Views
-from lib.methods.parts import GradientNorms
+from lib.methods.base import Method, Needs, Views, check_some_weight
+from lib.methods.gradient_norms import GradientNorms
 from lib.methods.simcse import with_positive
 
 ABLATIONS = {  # Table 4; the last is contrast on the same views, without the layer that SimCSE trains with
@@ -117,46 +128,30 @@ def _supervised(simcse: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str
 
 
 @dataclass(frozen=True)
-class MSSEArguments:
-    temperature: float = 0.05  # Table 6
-    nce_weight: float = 1.0  # 0 in "w/o NCE" of Table 4
-    hard_negative_weight: float = 1.0  # of the third column of a triple, in the contrastive term alone
-    projection: str = "none"  # none (paper), or one linear layer before contrast and decoder, in training only (code)
-    dimension_weight: float = 0.8  # mu of Eq. 10; 0.2 in the code, in a line that does not run
-    dimension_of: str = "embedding"  # whose dimensions: the embedding's (paper), or the [CLS] vector's (cls, code)
-    dimension_normalise: str = "zscore"  # columns: see losses.dimension_contrast
-    dimension_reduce: str = "dim"  # sum as printed (Eq. 4), dim, dim2, or means (code)
-    diagonal_weight: float = 1.0  # 2 in the code
-    off_diagonal_weight: float = 1.0  # 0.05 in the code
-    reconstruction_weight: float = 0.2  # gamma of Eq. 10; 1 in the code
-    reconstruction_reduce: str = "mean"  # over the tokens (code), or their sum (Eq. 9)
-    reconstructed: str = "anchor"  # the sentence itself (paper), or its positive (code), from the sentence's vector
-    decoder: str = "denoising"  # denoising (code) or positionwise, see DECODERS
-    decoder_layers: int = 1  # 16 in the code; positionwise has none
-    decoder_heads: int = 1
-    decoder_input_dropout: float = 0.825  # of the words that the denoising decoder sees
-    lm_head: str = "pretrained"  # where its word head starts: pretrained (saved with the backbone) or fresh (new)
-    swap_every: int = 0  # every so many steps, L_ICM also with other vectors; 0: never; changes no weight
+class MSSEArguments(Checked):
+    temperature: Positive = 0.05  # Table 6
+    nce_weight: NonNegative = 1.0  # 0 in "w/o NCE" of Table 4
+    hard_negative_weight: NonNegative = 1.0  # of the third column of a triple, in the contrastive term alone
+    projection: Literal["none", "linear"] = "none"  # (paper), or before contrast and decoder, in training only (code)
+    dimension_weight: NonNegative = 0.8  # mu of Eq. 10; 0.2 in the code, in a line that does not run
+    dimension_of: Literal["embedding", "cls"] = "embedding"  # dimensions of the embedding (paper) or of [CLS] (code)
+    dimension_normalise: Literal[NORMALISATIONS] = "zscore"  # columns: see losses.dimension_contrast
+    dimension_reduce: Literal[REDUCTIONS] = "dim"  # sum as printed (Eq. 4), dim, dim2, or means (code)
+    diagonal_weight: NonNegative = 1.0  # 2 in the code
+    off_diagonal_weight: NonNegative = 1.0  # 0.05 in the code
+    reconstruction_weight: NonNegative = 0.2  # gamma of Eq. 10; 1 in the code
+    reconstruction_reduce: Literal["mean", "sum"] = "mean"  # over the tokens (code), or their sum (Eq. 9)
+    reconstructed: Literal["anchor", "positive"] = "anchor"  # the sentence itself (paper), or its positive (code)
+    decoder: Literal["denoising", "positionwise"] = "denoising"  # denoising (code) or positionwise, see DECODERS
+    decoder_layers: PositiveCount = 1  # 16 in the code; positionwise has none
+    decoder_heads: PositiveCount = 1
+    decoder_input_dropout: Annotated[float, Interval(ge=0, le=0.999)] = 0.825  # of the denoising decoder's words
+    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # the word head: as saved with the backbone, or new (fresh)
+    swap_every: Count = 0  # every so many steps, L_ICM also with other vectors; 0: never; changes no weight
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_range("temperature", self.temperature, 0, above=True)
-        weights = ("nce_weight", "dimension_weight", "reconstruction_weight")
-        for name in (*weights, "hard_negative_weight", "diagonal_weight", "off_diagonal_weight", "swap_every"):
-            check_range(name, getattr(self, name), 0)
-        check_choice("projection", self.projection, ("none", "linear"))
-        check_choice("dimension_of", self.dimension_of, ("embedding", "cls"))
-        check_choice("dimension_normalise", self.dimension_normalise, NORMALISATIONS)
-        check_choice("dimension_reduce", self.dimension_reduce, REDUCTIONS)
-        check_choice("reconstruction_reduce", self.reconstruction_reduce, ("mean", "sum"))
-        check_choice("reconstructed", self.reconstructed, ("anchor", "positive"))
-        check_choice("decoder", self.decoder, DECODERS)
-        check_range("decoder_layers", self.decoder_layers, 1)
-        check_range("decoder_heads", self.decoder_heads, 1)
-        check_range("decoder_input_dropout", self.decoder_input_dropout, 0, 0.999)
-        check_choice("lm_head", self.lm_head, MLM_HEAD_STARTS)
-        if not any(getattr(self, name) for name in weights):
-            raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
+        super().__post_init__()
+        check_some_weight(self, "nce_weight", "dimension_weight", "reconstruction_weight")
 
 
 class MSSE(Method):

@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from lib.checks import check_choice, check_range, check_types
+from lib.checks import Checked, NonNegative, Positive, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
 from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.parts import TokenMasking
+from lib.methods.token_masking import TokenMasking
 
 PROJECTIONS = {  # what the losses read the embeddings through
     "train_only": "the tanh layer, in training only (unsupervised SimCSE)",
@@ -24,6 +24,8 @@ PROJECTIONS = {  # what the losses read the embeddings through
     "none": "nothing",
     "bn_mlp": "two layers with batch norm, in training only (DiffCSE, InfoCSE)",
 }
+
+Projection = Literal[tuple(PROJECTIONS)]
 
 VIEWS = {  # settings -> what makes the second view in Figure 2
     "given": {},
@@ -68,22 +70,13 @@ def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any
 
 
 @dataclass(frozen=True)
-class SimCSEArguments:
-    temperature: float = 0.05  # Table D.1
-    projection: str = "train_only"  # see PROJECTIONS; Table 6
-    hard_negative_weight: float = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
-    dropout_masks: str = "independent"  # the two views' masks; identical is the "fixed 0.1" of Table 3 and Figure 2
-    mlm_weight: float = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
-    mlm_probability: float = 0.15
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_range("temperature", self.temperature, 0, above=True)
-        check_range("hard_negative_weight", self.hard_negative_weight, 0)
-        check_range("mlm_weight", self.mlm_weight, 0)
-        check_range("mlm_probability", self.mlm_probability, 0, 1, above=True)
-        check_choice("projection", self.projection, PROJECTIONS)
-        check_choice("dropout_masks", self.dropout_masks, ("independent", "identical"))
+class SimCSEArguments(Checked):
+    temperature: Positive = 0.05  # Table D.1
+    projection: Projection = "train_only"  # see PROJECTIONS; Table 6
+    hard_negative_weight: NonNegative = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
+    dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
+    mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
+    mlm_probability: PositiveProbability = 0.15
 
 
 class SimCSE(Method):

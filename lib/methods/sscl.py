@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lib.checks import ConfigError, check_range
+from lib.checks import ConfigError, PositiveCount, Probability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.pooling import POOLINGS
@@ -19,14 +19,12 @@ from lib.methods.simcse import SimCSE, SimCSEArguments, with_positive
 
 @dataclass(frozen=True)
 class SSCLArguments(SimCSEArguments):
-    negative_layers: int = 2  # how many layers below the last one give negatives
-    layers_weight: float = 0.5  # of the term with them; the rest is SimCSE's
+    negative_layers: PositiveCount = 2  # how many layers below the last one give negatives
+    layers_weight: Probability = 0.5  # of the term with them; the rest is SimCSE's
     layers_gradient: bool = True  # into the negatives too (code), or not
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_range("negative_layers", self.negative_layers, 1)
-        check_range("layers_weight", self.layers_weight, 0, 1)
         if self.dropout_masks != "independent":
             raise ConfigError("sscl reads both views from one pass: leave dropout_masks independent.")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, check_choice, check_range, check_seeds, check_types
+from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability, check_choice, check_seeds
 from lib.data.exemplars import load_pool, load_words
 from lib.encoders import ensemble
 from lib.encoders.sentence_encoder import pad
@@ -24,6 +24,198 @@ from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper
 
 LONGEST = 64  # tokens of a pool sentence
+
+
+@dataclass(frozen=True)
+class ThreeRArguments(Checked):
+    exemplars: PositiveCount = 6  # k: pool sentences drawn for each batch (Figure 4)
+    pool: str = ""  # file of sentences, one a line; empty: the shipped 64
+    words: str = ""  # table word,count; empty: the shipped 300. Read by the variants with words alone
+    threshold: Probability = 0.5  # where c starts; the paper draws it from (0, 1)
+    threshold_rate: Probability = 1.0e-3  # its own learning rate; 0 keeps it fixed (Table 8)
+    relaxation: Literal[RELAXATIONS] = "straight_through"  # how c gets a gradient: see losses.redundant_dimensions
+    relaxation_width: Positive = 0.05
+    deviation_gradient: bool = False  # also into the deviations, so that the encoder could dodge the mask
+    redundant_gradient: bool = True  # also into the vector that is taken away
+    redundant_from: Literal["pool", "words"] = "pool"  # what it is the mean of; words: "token subtraction", Table 3
+    # batch: Eq. 3; all: "overall subtraction"; words: "static identification"
+    dimensions: Literal["batch", "all", "words"] = "batch"
+    # zero: the dimensions are set to 0 and nothing is taken away ("dynamic mask")
+    operation: Literal["subtract", "zero"] = "subtract"
+    # deviations and subtraction at the encoder's embedding, or behind the inner projection
+    place: Literal["embedding", "projection"] = "embedding"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.operation == "zero" and self.dimensions == "all":
+            raise ConfigError("operation 'zero' with dimensions 'all' would leave nothing of any embedding.")
+
+
+class ThreeR(Wrapper):
+    """The inner method's terms, of reduced embeddings (Eqs. 3 to 5); ThreeRVariants below has what Table 3 compares it with.
+
+    Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
+    redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like
+    the embeddings of the first name, without gradient. Training only: what is kept is the encoder. The pool is read
+    with dropout, from random numbers of its own, so that the inner method draws what it draws without 3R.
+
+    Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
+
+    Raises:
+        ConfigError: the pool has fewer sentences than are drawn.
+    """
+
+    Arguments = ThreeRArguments
+
+    @classmethod
+    def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
+        if inner.fixed_targets:
+            raise ConfigError(
+                "three_r changes the views that a loss compares: it means nothing where a target is fixed."
+            )
+        if inner.projected_negatives and arguments.place == "embedding":
+            raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
+        if inner.batch_norm and arguments.operation == "subtract":  # behind it, the pool's own mean is 0
+            raise ConfigError("three_r subtracts nothing around a batch norm: set projection to train_only or none.")
+        return replace(inner, texts={**inner.texts, "pool": arguments.pool})
+
+    def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
+        super().__init__(inner, arguments)
+        self.pool = load_pool(arguments.pool)
+        if len(self.pool) < arguments.exemplars:
+            raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
+        self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
+        self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
+        self.register_buffer("step", torch.tensor(0))
+        self.latest: dict[str, Tensor] = {}  # what is logged of the last step
+
+    def project(self, views: Views) -> Views:
+        if self.arguments.place == "embedding":
+            return self.inner.project(self.reduce(views))
+        return self.reduce(self.inner.project(views))
+
+    def reduce(self, views: Views) -> Views:
+        """Views with reduced embeddings; unchanged for one sentence, the rest of an epoch, which has no deviations."""
+        if not self.has_deviations(views):
+            return views
+        vectors = self.redundant_vectors()
+        reduced, negatives = {}, views.negatives
+        for name, h in views.embeddings.items():  # [N, S, D]
+            deviation = self.deviation(name, h[:, 0])  # of the anchors
+            mask = self.mask(deviation)
+            reduced[name] = self.without(vectors[name], h, mask)
+            if len(reduced) == 1:
+                self.latest = {"redundant": mask.detach().mean(), "deviation": deviation.detach().mean()}
+                if negatives is not None:
+                    with torch.no_grad():
+                        negatives = self.without(vectors[name], negatives, mask)
+        return views.replace(embeddings=reduced, negatives=negatives)
+
+    def has_deviations(self, views: Views) -> bool:
+        return len(next(iter(views.embeddings.values()))) > 1
+
+    def deviation(self, name: str, anchors: Tensor) -> Tensor:
+        """sigma [D] of the anchors [N, D] (Eq. 3)."""
+        return deviations(anchors)
+
+    def mask(self, deviation: Tensor) -> Tensor:
+        """[D], 1 where the deviation is below c (Section 3.2)."""
+        arguments = self.arguments
+        deviation = deviation if arguments.deviation_gradient else deviation.detach()
+        how = {"relaxation": arguments.relaxation, "width": arguments.relaxation_width}
+        return redundant_dimensions(deviation, self.threshold, **how)
+
+    def redundant_vectors(self) -> dict[str, Tensor]:
+        """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4)."""
+        return {name: h.mean(0) for name, h in self.read_apart(self.drawn()).items()}
+
+    def without(self, redundant: Tensor, h: Tensor, mask: Tensor) -> Tensor:
+        """h [..., D] without the redundant vector (Eq. 5)."""
+        return reduce_redundancy(h, redundant, mask)
+
+    def drawn(self) -> Sequence[str]:
+        """The sentences of this step: drawn without replacement, the same on every process."""
+        rows = np.random.default_rng([self.seed, int(self.step)]).permutation(len(self.pool))
+        return [self.pool[row] for row in rows[: self.arguments.exemplars]]
+
+    def read_apart(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
+        encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
+        inputs = pad(encoder.tokenize(texts, LONGEST), encoder.tokenizer.pad_token_id, device=encoder.device)
+        devices = [] if encoder.device.type != "cuda" else [encoder.device]
+        has_gradient = self.arguments.redundant_gradient and torch.is_grad_enabled()
+        with torch.random.fork_rng(devices), torch.set_grad_enabled(has_gradient):
+            torch.manual_seed(self.seed + int(self.step))
+            vectors = self.inner.read(*inputs)
+            if self.arguments.place == "projection":
+                views = Views({name: h.unsqueeze(1) for name, h in vectors.items()}, ("anchor",))
+                vectors = {name: h.squeeze(1) for name, h in self.inner.project(views).embeddings.items()}
+        return vectors
+
+    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
+        groups = self.inner.parameter_groups(config)
+        if self.threshold.requires_grad:
+            groups.append({"params": [self.threshold], "weight_decay": 0.0, "lr": self.arguments.threshold_rate})
+        return groups
+
+    def logged(self) -> dict[str, float]:
+        latest = {name: float(value) for name, value in self.latest.items()}
+        return self.inner.logged() | latest | {"threshold": float(self.threshold.detach())}
+
+    def after_step(self) -> None:
+        self.inner.after_step()
+        self.step += 1
+        with torch.no_grad():
+            self.threshold.clamp_(0)  # a deviation is never below 0
+
+
+class ThreeRVariants(ThreeR):
+    """3R, and what its arguments `dimensions`, `redundant_from` and `operation` change of it (Table 3)."""
+
+    @classmethod
+    def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
+        needs, texts = super().needs(arguments, inner), dict(inner.texts)
+        if arguments.operation == "subtract" and arguments.redundant_from == "pool":
+            texts["pool"] = arguments.pool
+        if arguments.dimensions == "words" or arguments.redundant_from == "words":
+            texts["words"] = arguments.words
+        return replace(needs, texts=texts)
+
+    def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
+        super().__init__(inner, arguments)
+        self.words = load_words(arguments.words)  # also where it is not read: a typo shows
+        if arguments.dimensions == "words":  # taken in the first step, and then kept
+            for name in inner.names():
+                unknown = torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
+                self.register_buffer(f"deviation_{name}", unknown)
+
+    def has_deviations(self, views: Views) -> bool:
+        return self.arguments.dimensions != "batch" or super().has_deviations(views)
+
+    def deviation(self, name: str, anchors: Tensor) -> Tensor:
+        if self.arguments.dimensions != "words":
+            return super().deviation(name, anchors)
+        if self.get_buffer(f"deviation_{name}").isnan().any():
+            for each, h in self.read_apart(self.words).items():
+                self.get_buffer(f"deviation_{each}").copy_(deviations(h).detach())
+        return self.get_buffer(f"deviation_{name}")
+
+    def mask(self, deviation: Tensor) -> Tensor:
+        return torch.ones_like(deviation) if self.arguments.dimensions == "all" else super().mask(deviation)
+
+    def redundant_vectors(self) -> dict[str, Tensor | None]:
+        if self.arguments.operation == "zero":
+            return dict.fromkeys(self.inner.names())
+        if self.arguments.redundant_from == "words":
+            return {name: h.mean(0) for name, h in self.read_apart(self.words).items()}
+        return super().redundant_vectors()
+
+    def without(self, redundant: Tensor | None, h: Tensor, mask: Tensor) -> Tensor:
+        return h * (1 - mask) if redundant is None else super().without(redundant, h, mask)
+
+
+# What the notebook compares.
+
 VARIANTS: dict[str, dict[str, Any]] = {  # Table 3, with the paper's names in brackets, and what the paper leaves open
     "set to 0, no pool (dynamic mask)": {"operation": "zero"},
     "all dimensions (overall subtraction)": {"dimensions": "all"},
@@ -38,37 +230,6 @@ NAMES = {  # of the methods in `around`
     "supervised": "supervised SimCSE", "informin_cl": "InforMin-CL", "sscl": "SSCL", "micse": "miCSE", "infocse": "InfoCSE",
     "msse": "MSSE", "jtcse": "JTCSE",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ThreeRArguments:
-    exemplars: int = 6  # k: pool sentences drawn for each batch (Figure 4)
-    pool: str = ""  # file of sentences, one a line; empty: the shipped 64
-    words: str = ""  # table word,count; empty: the shipped 300. Read by the variants with words alone
-    threshold: float = 0.5  # where c starts; the paper draws it from (0, 1)
-    threshold_rate: float = 1.0e-3  # its own learning rate; 0 keeps it fixed (Table 8)
-    relaxation: str = "straight_through"  # how c gets a gradient: see losses.redundant_dimensions
-    relaxation_width: float = 0.05
-    deviation_gradient: bool = False  # also into the deviations, so that the encoder could dodge the mask
-    redundant_gradient: bool = True  # also into the vector that is taken away
-    redundant_from: str = "pool"  # what it is the mean of: pool sentences, or the words ("token subtraction", Table 3)
-    dimensions: str = "batch"  # where: batch (Eq. 3), all ("overall subtraction"), words ("static identification")
-    operation: str = "subtract"  # or zero: the dimensions are set to 0, nothing is taken away ("dynamic mask")
-    place: str = "embedding"  # of deviations and subtraction: the encoder's embedding, or behind the inner projection
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        check_range("exemplars", self.exemplars, 1)
-        check_range("threshold", self.threshold, 0, 1)
-        check_range("threshold_rate", self.threshold_rate, 0, 1)
-        check_range("relaxation_width", self.relaxation_width, 0, above=True)
-        check_choice("relaxation", self.relaxation, RELAXATIONS)
-        check_choice("redundant_from", self.redundant_from, ("pool", "words"))
-        check_choice("dimensions", self.dimensions, ("batch", "all", "words"))
-        check_choice("operation", self.operation, ("subtract", "zero"))
-        check_choice("place", self.place, ("embedding", "projection"))
-        if self.operation == "zero" and self.dimensions == "all":
-            raise ConfigError("operation 'zero' with dimensions 'all' would leave nothing of any embedding.")
 
 
 def inner_arguments(method: str, layers: int) -> dict[str, Any]:
@@ -150,148 +311,3 @@ def _around(name: str, parameters: Mapping[str, Any], layers: int) -> dict[str, 
     if parameters["around_both"]:
         both[f"{NAMES[name]} + 3R"] = alone | reduced | {"method": f"three_r({alone['method']})"}
     return both
-
-
-class ThreeR(Wrapper):
-    """The inner method's terms, of reduced embeddings (Eqs. 3 to 5).
-
-    Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
-    redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like
-    the embeddings of the first name, without gradient. Training only: what is kept is the encoder. The pool is read
-    with dropout, from random numbers of its own, so that the inner method draws what it draws without 3R.
-
-    Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
-
-    Raises:
-        ConfigError: the pool has fewer sentences than are drawn.
-    """
-
-    Arguments = ThreeRArguments
-
-    @classmethod
-    def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
-        if inner.fixed_targets:
-            raise ConfigError(
-                "three_r changes the views that a loss compares: it means nothing where a target is fixed."
-            )
-        if inner.projected_negatives and arguments.place == "embedding":
-            raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
-        if inner.batch_norm and arguments.operation == "subtract":  # behind it, the pool's own mean is 0
-            raise ConfigError("three_r subtracts nothing around a batch norm: set projection to train_only or none.")
-        texts = {}
-        if arguments.operation == "subtract" and arguments.redundant_from == "pool":
-            texts["pool"] = arguments.pool
-        if arguments.dimensions == "words" or arguments.redundant_from == "words":
-            texts["words"] = arguments.words
-        return replace(inner, texts={**inner.texts, **texts})
-
-    def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
-        super().__init__(inner, arguments)
-        needs = self.needs(arguments, Needs()).texts
-        texts = {"pool": load_pool(arguments.pool), "words": load_words(arguments.words)}  # both: a typo shows
-        self.pool, self.words = (texts[name] if name in needs else () for name in ("pool", "words"))
-        if self.pool and len(self.pool) < arguments.exemplars:
-            raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
-        self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
-        self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
-        self.register_buffer("step", torch.tensor(0))
-        self._seen: dict[str, Tensor] = {}
-        if arguments.dimensions == "words":  # taken in the first step, and then kept
-            for name in inner.names():
-                self.register_buffer(
-                    _words_buffer(name), torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
-                )
-
-    def project(self, views: Views) -> Views:
-        if self.arguments.place == "embedding":
-            return self.inner.project(self.reduce(views))
-        return self.reduce(self.inner.project(views))
-
-    def reduce(self, views: Views) -> Views:
-        """Views with reduced embeddings; unchanged for one sentence, the rest of an epoch, which has no deviations."""
-        if self.arguments.dimensions == "batch" and len(next(iter(views.embeddings.values()))) < 2:
-            return views
-        vectors = self._redundant_vectors()
-        reduced, negatives = {}, views.negatives
-        for at, (name, h) in enumerate(views.embeddings.items()):
-            deviation = self._deviation(name, h[:, 0], vectors)
-            mask = self._mask(deviation)
-            redundant = vectors[name] if self.arguments.operation == "subtract" else None
-            reduced[name] = self._reduced(h, redundant, mask)
-            if at == 0:
-                self._seen = {"redundant": mask.detach().mean(), "deviation": deviation.detach().mean()}
-                if negatives is not None:
-                    taken = None if redundant is None else redundant.detach()
-                    negatives = self._reduced(negatives, taken, mask.detach())
-        return views.replace(embeddings=reduced, negatives=negatives)
-
-    def _reduced(self, h: Tensor, redundant: Tensor | None, mask: Tensor) -> Tensor:
-        return h * (1 - mask) if redundant is None else reduce_redundancy(h, redundant, mask)
-
-    def _mask(self, deviation: Tensor) -> Tensor:
-        arguments = self.arguments
-        if arguments.dimensions == "all":
-            return torch.ones_like(deviation)
-        deviation = deviation if arguments.deviation_gradient else deviation.detach()
-        how = {"relaxation": arguments.relaxation, "width": arguments.relaxation_width}
-        return redundant_dimensions(deviation, self.threshold, **how)
-
-    def _deviation(self, name: str, anchors: Tensor, vectors: dict[str, Tensor]) -> Tensor:
-        """[D] over the batch; of the words, taken once, with dimensions 'words'."""
-        if self.arguments.dimensions != "words":
-            return deviations(anchors)
-        kept = getattr(self, _words_buffer(name))
-        if f"{name}, words" in vectors:
-            kept.copy_(deviations(vectors[f"{name}, words"]).detach())
-        return kept
-
-    def _redundant_vectors(self) -> dict[str, Tensor]:
-        """name -> hbar [D]; for deviations of the words, once, also `name, words` -> [W, D]."""
-        arguments, vectors = self.arguments, {}
-        if arguments.operation == "subtract":
-            texts = self.words if arguments.redundant_from == "words" else self._drawn()
-            vectors |= {name: h.mean(0) for name, h in self._read(texts).items()}
-        if arguments.dimensions == "words" and self.get_buffer(_words_buffer(self.inner.names()[0])).isnan().any():
-            vectors |= {f"{name}, words": h for name, h in self._read(self.words).items()}
-        return vectors
-
-    def _drawn(self) -> Sequence[str]:
-        """The sentences of this step: drawn without replacement, the same on every process."""
-        rows = np.random.default_rng([self.seed, int(self.step)]).permutation(len(self.pool))
-        return [self.pool[row] for row in rows[: self.arguments.exemplars]]
-
-    def _read(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
-        encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
-        inputs = pad(encoder.tokenize(texts, LONGEST), encoder.tokenizer.pad_token_id, device=encoder.device)
-        devices = [] if encoder.device.type != "cuda" else [encoder.device]
-        with (
-            torch.random.fork_rng(devices),
-            torch.set_grad_enabled(self.arguments.redundant_gradient and torch.is_grad_enabled()),
-        ):
-            torch.manual_seed(self.seed + int(self.step))
-            vectors = self.inner.read(*inputs)
-            if self.arguments.place == "projection":
-                views = Views({name: h.unsqueeze(1) for name, h in vectors.items()}, ("anchor",))
-                vectors = {name: h.squeeze(1) for name, h in self.inner.project(views).embeddings.items()}
-        return vectors
-
-    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
-        groups = self.inner.parameter_groups(config)
-        if self.threshold.requires_grad:
-            groups.append({"params": [self.threshold], "weight_decay": 0.0, "lr": self.arguments.threshold_rate})
-        return groups
-
-    def logged(self) -> dict[str, float]:
-        seen = {name: float(value) for name, value in self._seen.items()}
-        return self.inner.logged() | seen | {"threshold": float(self.threshold.detach())}
-
-    def after_step(self) -> None:
-        self.inner.after_step()
-        self.step += 1
-        with torch.no_grad():
-            self.threshold.clamp_(0)  # a deviation is never below 0
-
-
-def _words_buffer(name: str) -> str:
-    return f"deviation_{name}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, check_range, check_types
+from lib.checks import Checked, ConfigError, Count, NonNegative, Positive
 from lib.data import Batch
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import SentenceEncoder
@@ -17,29 +17,23 @@ from lib.encoders.layer_norms import remove_layer_norms
 from lib.encoders.packed import AttentionInputs
 from lib.encoders.sentence_encoder import longest_input
 from lib.losses import tensor_modulus, twin_info_nce
-from lib.methods.base import Method, Needs, Views
+from lib.methods.base import Method, Needs, Views, check_some_weight
 
 
 @dataclass(frozen=True)
-class TNCSEArguments:
+class TNCSEArguments(Checked):
     second_backbone: str = ""  # encoder II, a folder or hub name; empty: a copy of encoder I
     pooler_from: str = ""  # backbone whose pre-trained pooler gives the lengths; empty: a new one, equal in both
-    temperature: float = 0.05
-    nce_weight: float = 1.0  # each encoder by itself
-    icnce_weight: float = 1.0  # between the encoders
-    ictm_weight: float = 1.0  # tensor modulus, both directions
+    temperature: Positive = 0.05
+    nce_weight: NonNegative = 1.0  # each encoder by itself
+    icnce_weight: NonNegative = 1.0  # between the encoders
+    ictm_weight: NonNegative = 1.0  # tensor modulus, both directions
     halved: bool = True  # the factor 1/2 of the authors' code on the tensor modulus; the paper has none
-    layer_norms_removed: int = 0  # last layers trained without LayerNorms; from 1 on [CLS] gives the lengths (Figure 8)
+    layer_norms_removed: Count = 0  # last layers trained without; from 1 on [CLS] gives the lengths (Figure 8)
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_range("temperature", self.temperature, 0, above=True)
-        weights = ("nce_weight", "icnce_weight", "ictm_weight")
-        for name in weights:
-            check_range(name, getattr(self, name), 0)
-        if not any(getattr(self, name) for name in weights):
-            raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
-        check_range("layer_norms_removed", self.layer_norms_removed, 0)
+        super().__post_init__()
+        check_some_weight(self, "nce_weight", "icnce_weight", "ictm_weight")
         if self.layer_norms_removed and self.pooler_from:
             raise ConfigError("pooler_from is read by nobody where layer_norms_removed is above 0: leave it empty.")
 

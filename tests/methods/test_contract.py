@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from lib import methods, runs, training
-from lib.checks import ConfigError
+from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, ensemble
 from lib.methods import REGISTRY, MethodSpec, Wrapper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,6 +119,7 @@ def test_a_method_is_built_where_its_encoder_is(tiny_bert, second, name, around)
 def train(config, sentences):
     """History, gradients of the last step and weights of a short training; names without the wrapper's prefix."""
     method, tokens = prepare(config, sentences)
+    torch.manual_seed(7)  # jtcse draws a number while it is built
     history = training.train(method, tokens, config, dev=None).history
     plain = [(name.removeprefix("inner."), p) for name, p in method.named_parameters()]
     gradients = {name: p.grad for name, p in plain if p.grad is not None}
@@ -288,6 +289,207 @@ def test_texts_are_read_as_embed_reads_the_anchors(tiny_bert, second, sentences,
     assert list(texts) == list(method.names()) and set(texts) <= set(views.embeddings)
     for role, h in texts.items():
         torch.testing.assert_close(views.embeddings[role][:, 0], h, rtol=1e-4, atol=1e-5)
+
+
+# method -> its arguments with its own idea switched off, and the method that is left
+OFF = {
+    "diffcse": ({"rtd_weight": 0.0}, "simcse", {"projection": "bn_mlp"}),
+    "infocse": ({"auxiliary_weight": 0.0}, "simcse", {"projection": "bn_mlp"}),
+    "informin_cl": ({"forgetting_weight": 0.0}, "simcse", {"projection": "none"}),
+    "jtcse": ({"cross_attention_layers": 0, "coin": False}, "tncse", {}),
+    "micse": ({"ami_weight": 0.0, "queue_size": 0}, "simcse", {}),
+    "sscl": ({"layers_weight": 0.0}, "simcse", {}),
+}
+
+
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+@pytest.mark.parametrize("name", OFF)
+def test_without_its_idea_a_method_is_another_one_bit_by_bit(backbone, request, second, sentences, name):
+    off, plain, given = OFF[name]
+    config = RunConfig(backbone=str(request.getfixturevalue(backbone)), method=name, method_arguments=off)
+    config = config.replace(batch_size=16, max_length=16, max_steps=3, learning_rate=1e-3, dev_task="none")
+    config_plain = config.replace(method=plain, **given)
+    assert_equal(train(config, sentences), train(config_plain, sentences))
+
+
+WEIGHTS = [
+    ("ct", "ami_weight", "ami"),
+    ("diffcse", "rtd_weight", "rtd"),
+    ("infocse", "contrastive_weight", "info_nce"),
+    ("infocse", "auxiliary_weight", "auxiliary"),
+    ("informin_cl", "forgetting_weight", "forgetting"),
+    ("jtcse", "icnce_weight", "icnce"),
+    ("micse", "ami_weight", "ami"),
+    ("mirror_bert", "ami_weight", "ami"),
+    ("mlm", "condenser_weight", "condenser"),
+    ("msse", "nce_weight", "info_nce"),
+    ("msse", "dimension_weight", "dimension"),
+    ("msse", "reconstruction_weight", "reconstruction"),
+    ("simcse", "mlm_weight", "mlm"),
+    ("tncse", "nce_weight", "nce"),
+    ("tncse", "icnce_weight", "icnce"),
+    ("tncse", "ictm_weight", "ictm"),
+]
+
+
+@pytest.mark.parametrize(("name", "weight", "term"), WEIGHTS)
+def test_a_weight_scales_its_term_alone_and_0_switches_it_off(tiny_bert, second, sentences, name, weight, term):
+    terms = {}
+    for value in (0.0, 1.0, 3.0):
+        method, tokens = prepare(configure(tiny_bert, second, name).replace(**{weight: value}), sentences)
+        torch.manual_seed(1)
+        terms[value] = method.train()(tokens.batch(np.arange(16)))
+    assert set(terms[0.0]) in (set(terms[1.0]), set(terms[1.0]) - {term}) and terms[0.0].get(term, 0.0) == 0.0
+    torch.testing.assert_close(terms[3.0].pop(term), 3 * terms[1.0].pop(term))
+    assert terms[3.0] == terms[1.0]
+
+
+@pytest.mark.parametrize("name", [*ARGUMENTS, "three_r(simcse)"])
+def test_a_killed_run_ends_with_the_same_numbers(tiny_bert, second, corpus_file, tmp_path, monkeypatch, killed, name):
+    """It dies between the optimiser's update and what the method does after a step: queues, coins, thresholds."""
+    around, _, inner = name.rstrip(")").rpartition("(")
+    config = configure(tiny_bert, second, inner, around, corpus=str(corpus_file), max_steps=6, dev_task="demo")
+    whole = runs.run(config)
+    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "again"))
+    steps = killed(4)
+    with pytest.raises(KeyboardInterrupt):
+        runs.run(config)
+    resumed = runs.run(config)
+    assert steps == [1, 2, 3, 4, 4, 5, 6] and resumed.folder != whole.folder
+    assert resumed.history.equals(whole.history) and resumed.metrics == whole.metrics
+    weights = sorted(path.relative_to(whole.folder) for path in whole.folder.rglob("*.safetensors"))
+    assert weights and all((whole.folder / at).read_bytes() == (resumed.folder / at).read_bytes() for at in weights)
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_what_is_saved_is_the_encoder_that_was_trained(tiny_bert, second, sentences, tmp_path, name):
+    config = configure(tiny_bert, second, name)
+    method, tokens = prepare(config, sentences)
+    training.train(method, tokens, config, dev=None)
+    method.save(tmp_path / "saved")
+    saved, expected = ensemble.load(tmp_path / "saved").encode(sentences[:5]), method.encoder.encode(sentences[:5])
+    np.testing.assert_allclose(saved, expected, atol=1e-6)
+
+
+REFUSED = [
+    ("ct", {"negatives_per_sentence": 0}, "negatives_per_sentence must be at least 1"),
+    ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 3}, "even number"),
+    ("diffcse", {"rtd_probability": 0.0}, "rtd_probability must be above 0"),
+    ("distill", {}, "needs a teacher"),
+    ("infocse", {"auxiliary_copies": "second"}, "auxiliary_copies 'second' is unknown: choose one of both, first"),
+    ("infocse", {"auxiliary_reduction": "max"}, "auxiliary_reduction 'max' is unknown"),
+    ("infocse", {"head": "good"}, "head 'good' is unknown: choose one of pretrained, top_layers, random"),
+    ("infocse", {"contrastive_weight": 0.0, "auxiliary_weight": 0.0}, "are all 0: nothing would be trained"),
+    ("informin_cl", {"forgetting_reduce": "max"}, "forgetting_reduce 'max' is unknown"),
+    ("jtcse", {"cross_attention_layers": -1}, "cross_attention_layers must be at least 0"),
+    ("jtcse", {"cross_attention_layers": 1.5}, "cross_attention_layers must be int"),
+    ("jtcse", {"branch": "first"}, "choose one of carried, last"),
+    ("jtcse", {"coin": "yes"}, "coin must be bool"),
+    (
+        "micse",
+        {"ami_weight": 1.0, "min_layer": 0, "max_layer": 1},
+        "needs an even number of them: min_layer 0 and max_",
+    ),
+    ("micse", {"min_layer": 2, "max_layer": 2}, "max_layer must be at least 3"),
+    ("micse", {"negatives": "none", "queue_size": 8}, "set queue_size to 0"),
+    (
+        "micse",
+        {"negatives": "none", "queue_size": 0, "positive_in_denominator": False},
+        "needs the positive in the denom",
+    ),
+    ("micse", {"negatives": "all"}, "choose one of in_batch, own_view, none"),
+    ("micse", {"slicing": "heads"}, "choose one of layer_parity, head_pairs"),
+    ("micse", {"ami_samples": 1}, "ami_samples must be at least 2; got 1"),
+    ("micse", {"ami_weight": -1.0}, "ami_weight must be at least 0; got -1"),
+    ("micse", {"ami_weight": float("inf")}, "ami_weight must be at least 0 and finite; got inf"),
+    ("micse", {"momentum": 1.5}, "momentum must be at least 0, at most 1"),
+    ("micse", {"momentum_dropout": 1.0}, "momentum_dropout must be at least 0, at most 0.99; got 1"),
+    ("micse", {"queue_size": 2.5}, "queue_size must be int"),
+    ("micse", {"queue_size": 2**31}, "queue_size must be at least 0, at most 2,147,483,647"),
+    ("mirror_bert", {"span_length": -1}, "span_length must be at least 0"),
+    ("mlm", {"mlm_probability": 0.0}, "mlm_probability must be above 0, at most 1; got 0"),
+    ("mlm", {"head": "fresh"}, "head 'fresh' is unknown: choose one of pretrained, top_layers, random"),
+    ("mlm", {"lm_head": "random"}, "lm_head 'random' is unknown: choose one of pretrained, fresh"),
+    ("msse", {"decoder": "gru"}, "decoder 'gru' is unknown: choose one of denoising, positionwise"),
+    ("msse", {"dimension_reduce": "mean"}, "dimension_reduce 'mean' is unknown"),
+    ("msse", {"decoder_input_dropout": 1.0}, "decoder_input_dropout must be at least 0, at most 0.999"),
+    ("msse", {"decoder_layers": 0}, "decoder_layers must be at least 1"),
+    ("msse", {"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
+    ("simcse", {"temperature": 0}, "temperature must be above 0; got 0"),
+    ("simcse", {"projection": 7}, "projection 7 is unknown: choose one of train_only, always, none, bn_mlp"),
+    ("sscl", {"dropout_masks": "identical"}, "one pass: leave dropout_masks independent"),
+    ("three_r(distill)", {"teacher": "some"}, "means nothing where a target is fixed"),
+    ("three_r(diffcse)", {}, "batch norm: set projection to train_only or none"),
+    ("three_r(micse)", {}, "this queue holds projected vectors: set place to projection"),
+    ("three_r(mlm)", {}, "cannot be put around mlm"),
+    ("three_r(three_r(simcse))", {}, "'three_r' is put around itself: name it once"),
+    ("three_r(simcse)", {"threshold": 1.5}, "threshold must be at least 0, at most 1"),
+    ("three_r(simcse)", {"exemplars": 0}, "exemplars must be at least 1"),
+    ("three_r(simcse)", {"operation": "zero", "dimensions": "all"}, "would leave nothing"),
+    ("three_r(simcse)", {"relaxation": "hard"}, "relaxation 'hard' is unknown"),
+    ("tncse", {"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0: nothing would be trained"),
+    ("tncse", {"halved": 1}, "halved must be bool"),
+    ("tncse", {"layer_norms_removed": 1, "pooler_from": "demo"}, "pooler_from is read by nobody"),
+    ("tncse", {"second_backbone": None}, "second_backbone must be str"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "words"), REFUSED)
+def test_arguments_that_make_no_sense_are_refused_in_one_sentence(method, arguments, words):
+    with pytest.raises(ConfigError, match=words) as caught:
+        RunConfig(method=method, method_arguments=arguments)
+    assert "\n" not in str(caught.value) and caught.value.__cause__ is caught.value.__context__ is None
+
+
+HEADLESS = "saved without an MLM head"
+MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with one that has no MLM head
+    ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers of this backbone"),
+    ("diffcse", {"pooling": "mean"}, "set pooling to cls, not mean"),
+    ("diffcse", {"projection": "always"}, "set projection to bn_mlp, train_only or none"),
+    ("distill", {"teacher": "NOTHING"}, "neither an existing folder"),
+    ("distill", {"teacher": "NARROW"}, "have 16 dimensions, those of the backbone 32"),
+    ("infocse", {"early_layers": 2, "lm_head": "fresh"}, "early_layers must lie between 1 and 1, below the last layer"),
+    ("infocse", {"head": "pretrained"}, "head 'pretrained' asks for condenser_head.safetensors beside"),
+    ("infocse", {"head": "top_layers", "late_layers": 9}, "late_layers 9 is more than the 2 layers"),
+    ("infocse", {"pooling": "mean"}, "the auxiliary network is given the .CLS. vector: set pooling to cls"),
+    ("jtcse", {"cross_attention_layers": 6}, "cross_attention_layers 6 does not divide the 2 layers"),
+    ("micse", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "pooling": "first_last_mean"}, "no attention maps"),
+    ("mirror_bert", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
+    (
+        "mlm",
+        {"condenser_weight": 1.0, "early_layers": 4},
+        "early_layers must lie between 1 and 1, below the last layer",
+    ),
+    (
+        "mlm",
+        {"condenser_weight": 1.0, "head": "top_layers", "late_layers": 5},
+        "late_layers 5 is more than the 2 layers",
+    ),
+    ("mlm", {"whole_words": True}, "whole_words needs a WordPiece vocabulary"),
+    ("msse", {"decoder_heads": 3}, "decoder_heads 3 must divide the backbone's width of 32"),
+    ("sscl", {"negative_layers": 2}, "negative_layers must be below the backbone's 2 layers, not 2"),
+    ("sscl", {"pooling": "first_last_mean", "negative_layers": 1}, "sscl pools single layers: choose cls, mean or"),
+    ("tncse", {"layer_norms_removed": 3}, "layer_norms_removed 3 is more than the 2 layers of this backbone"),
+    ("tncse", {"pooling": "mean"}, "set pooling to cls, not mean"),
+    ("tncse", {"second_backbone": "NOTHING"}, "neither an existing folder"),
+    ("infocse", {"head": "top_layers"}, f"{HEADLESS}: train stage 1 from it .* lm_head to fresh"),
+    ("msse", {}, f"{HEADLESS}: set lm_head to fresh, decoder to positionwise"),
+    ("simcse", {"mlm_weight": 0.1}, "MLM head"),
+]
+
+
+@pytest.mark.parametrize(("method", "changes", "words"), MISFITS)
+def test_what_does_not_fit_the_backbone_is_refused_before_training(
+    tiny_bert, corpus_file, tmp_path, variant, method, changes, words
+):
+    backbone = variant(tiny_bert, tmp_path / "headless") if "MLM head" in words else str(tiny_bert)
+    folders = {"NOTHING": str(tmp_path / "nothing"), "NARROW": str(tmp_path / "narrow")}
+    if "NARROW" in changes.values():
+        variant(tiny_bert, folders["NARROW"], hidden_size=16)
+    given = {"backbone": backbone, "corpus": str(corpus_file), "method": method, "batch_size": 16, "max_length": 16}
+    config = RunConfig.from_parameters(given | {name: folders.get(value, value) for name, value in changes.items()})
+    with pytest.raises((ConfigError, EncoderError), match=words):
+        runs.preflight(config)
 
 
 @pytest.mark.gpu

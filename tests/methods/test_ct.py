@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, contrastive_tension
@@ -63,26 +62,3 @@ def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences, batc
     terms["ami"].backward()
     for encoder in (method.encoder, method.twin):
         assert encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
-
-
-def test_the_first_encoder_is_kept(tiny_bert, sentences, tmp_path):
-    method = build(tiny_bert)
-    with torch.no_grad():
-        method.encoder.backbone.encoder.layer[0].attention.self.value.weight.mul_(2)
-    method.save(tmp_path / "saved")
-    kept = SentenceEncoder.from_pretrained(tmp_path / "saved").encode(sentences[:4])
-    assert abs(kept - method.encoder.encode(sentences[:4])).max() < 1e-6
-    assert abs(kept - method.twin.encode(sentences[:4])).max() > 1e-4
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"negatives_per_sentence": 0}, "negatives_per_sentence must be at least 1"),
-        ({"ami_weight": 1.0, "max_layer": 3}, "even number"),
-        ({"ami_weight": 1.0, "max_layer": 4}, "beyond the 2 layers"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(tiny_bert, arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        build(tiny_bert, **arguments)

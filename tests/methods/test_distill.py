@@ -1,7 +1,6 @@
 """Distillation as a method: the teacher's vectors beside the tokens, the term, runs."""
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from lib import runs
-from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
@@ -70,14 +68,6 @@ def test_further_columns_follow_the_rows_of_a_batch(tiny_bert, sentences):
     assert extra["vector"][7].tolist() == [14, 15]
 
 
-@pytest.mark.parametrize("name", ["simcse", "micse", "tncse"])
-def test_other_methods_add_no_columns(tiny_bert, sentences, name):
-    kind = REGISTRY[name]
-    arguments = {"ami_weight": 0.0, "max_layer": 2, "min_layer": 0} if name == "micse" else {}
-    method = kind(SentenceEncoder.from_pretrained(tiny_bert), kind.Arguments(**arguments))
-    assert method.row_data(Corpus("toy", (tuple(sentences),)), 32) == {}
-
-
 @pytest.mark.parametrize("kind", ["teacher", "twins"])
 def test_every_row_has_the_vector_of_the_teacher(kind, request, tiny_bert, sentences):
     folder = request.getfixturevalue(kind)
@@ -128,39 +118,12 @@ def test_only_the_student_is_trained(teacher, tiny_bert, sentences):
     assert all(layer.attention.self.value.weight.grad.any() for layer in method.encoder.backbone.encoder.layer)
 
 
-def test_the_student_has_dropout(teacher, tiny_bert, sentences):
-    method = build(tiny_bert, teacher, dropout=0.3)
-    batch = prepared(method, sentences[:20]).batch(np.arange(8))
-    assert method(batch)["mse"] != method(batch)["mse"]
-
-
 def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
     method = build(tiny_bert, tiny_bert)
     assert method(prepared(method, sentences[:20]).batch(np.arange(20)))["mse"] < 1e-10
 
 
 # -- what cannot be a teacher ---------------------------------------------------------------------------------
-
-
-def test_a_teacher_of_another_dimension_is_refused(tiny_bert, tmp_path, variant):
-    narrow = variant(tiny_bert, tmp_path / "narrow", hidden_size=16)
-    with pytest.raises(ConfigError, match="have 16 dimensions, those of the backbone 32"):
-        build(tiny_bert, narrow)
-
-
-@pytest.mark.parametrize("arguments", [{}, {"teacher": ""}])
-def test_a_missing_teacher_is_refused(arguments):
-    with pytest.raises(ConfigError, match="needs a teacher"):
-        RunConfig(method="distill", method_arguments=arguments)
-
-
-def test_a_teacher_that_is_not_there_stops_before_training(tiny_bert, corpus_file, tmp_path):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), dev_task="none", method="distill",
-        method_arguments={"teacher": str(tmp_path / "nothing")},
-    )  # fmt: skip
-    with pytest.raises(EncoderError, match="neither an existing folder"):
-        runs.preflight(config)
 
 
 # -- runs -----------------------------------------------------------------------------------------------------
@@ -200,13 +163,3 @@ def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, t
     EncoderSum(encoders[:1], [0.3]).save(tmp_path / "fewer")
     folders = [teacher, twins, tmp_path / "another", tmp_path / "other weights", tmp_path / "fewer"]
     assert len({name(folder) for folder in folders}) == 5
-
-
-@pytest.mark.parametrize("setting, value", [("pooling", "cls"), ("max_length", 6)])
-def test_the_name_of_a_run_follows_how_the_teacher_reads(config, teacher, tmp_path, setting, value, sentences):
-    changed = shutil.copytree(teacher, tmp_path / "changed")
-    settings = json.loads((changed / "sentence_encoder.json").read_text())
-    (changed / "sentence_encoder.json").write_text(json.dumps(settings | {setting: value}))
-    vectors = [ensemble.load(folder).encode(sentences[:9]) for folder in (teacher, changed)]
-    assert abs(vectors[0] - vectors[1]).max() > 1e-2
-    assert runs.prepare(config).id != runs.prepare(config.replace(teacher=str(changed))).id

@@ -10,7 +10,6 @@ from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
-from lib.methods.infocse import ABLATIONS
 
 InfoCSE, SimCSE = REGISTRY["infocse"], REGISTRY["simcse"]
 
@@ -125,43 +124,11 @@ def test_dropout_of_the_frozen_layers(bert, sentences, batch, frozen_dropout):
     assert torch.equal(*states) is not frozen_dropout
 
 
-def test_the_whole_method_by_its_terms(bert, sentences, batch):
-    inputs = batch(build(bert), sentences[:8])
-    assert list(build(bert)(inputs)) == ["info_nce", "auxiliary"]
-    assert list(build(bert, rtd_weight=0.1)(inputs)) == ["info_nce", "rtd", "auxiliary"]
-    assert list(build(bert, rtd_weight=0.1, auxiliary_weight=0.0)(inputs)) == ["info_nce", "rtd"]
-    alone = build(bert, contrastive_weight=0.0)(inputs)
-    assert alone["info_nce"] == 0 and alone["auxiliary"] > 0
-    with pytest.raises(ConfigError, match="are all 0: nothing would be trained"):
-        InfoCSE.Arguments(contrastive_weight=0.0, auxiliary_weight=0.0)
-    InfoCSE.Arguments(contrastive_weight=0.0, auxiliary_weight=0.0, mlm_weight=0.1)
-
-
-def test_without_its_term_it_is_simcse_with_the_same_projection(bert, sentences, batch):
-    method = build(bert, dropout=0.1, auxiliary_weight=0.0)
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(bert, dropout=0.1, pooling="cls")
-    simcse = SimCSE(encoder, SimCSE.Arguments(projection="bn_mlp")).train()
-    losses = []
-    for one in (method, simcse):
-        torch.manual_seed(7)
-        losses.append(one(batch(one, sentences[:8])))
-    assert torch.equal(losses[0]["info_nce"], losses[1]["info_nce"]) and method.logged() == {}
-
-
 def configure(folder, corpus_file, **changes):
     arguments = {"head": "top_layers", "auxiliary_weight": 1.0, "auxiliary_probability": 0.4}
     values = {"corpus": str(corpus_file), "backbone": folder, "method": "infocse", "max_length": 12, "batch_size": 16}
     values |= {"dev_task": "none", "max_steps": 6, "learning_rate": 1e-3, "method_arguments": arguments}
     return RunConfig(**values).replace(**changes)
-
-
-@pytest.mark.parametrize("change", ABLATIONS.values(), ids=ABLATIONS)
-def test_an_ablation_changes_the_method(change):
-    method = RunConfig(method="infocse")
-    changed = method.replace(**change)
-    assert changed != method
-    assert {name: changed.method_arguments[name] for name in change} == change
 
 
 def test_swapping_is_only_looked_at(bert, corpus_file):
@@ -212,16 +179,6 @@ def test_the_frozen_layers_start_as_the_encoders_lower_half(bert):
     assert {name.split(".")[2] for name in ours if name.startswith("encoder.layer")} == {"0", "1"}
 
 
-def test_the_masked_share_and_rule_are_those_of_the_arguments(bert, sentences, batch):
-    for share in (0.2, 0.7):
-        method = build(bert, auxiliary_probability=share, mask_only=True)
-        ids, mask = batch(method, sentences[:200]).column("anchor")
-        masked, labels = method.token_masking(ids, mask)
-        words = int(mask.sum()) - 2 * len(ids)  # without [CLS] and [SEP]
-        assert int((labels != -100).sum()) / words == pytest.approx(share, abs=0.05)
-        assert torch.equal(masked == method.encoder.tokenizer.mask_token_id, labels != -100)
-
-
 def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
     """Against autograd, term by term; doubling lambda doubles what the auxiliary loss sends."""
     norms = {}
@@ -237,21 +194,6 @@ def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
     assert norms[1.0]["auxiliary_gradient"] == pytest.approx(float(expected.norm()), rel=1e-3)
     assert norms[2.0]["auxiliary_gradient"] == pytest.approx(2 * float(expected.norm()), rel=1e-3)
     assert norms[1.0]["contrastive_gradient"] == pytest.approx(norms[2.0]["contrastive_gradient"], rel=1e-3)
-
-
-def test_a_killed_run_ends_with_the_same_numbers(bert, corpus_file, monkeypatch, killed):
-    config = configure(bert, corpus_file, swap_every=2, rtd_weight=0.1, eval_every=2, dev_task="demo")
-    whole = runs.run(config)
-    monkeypatch.setenv("CSE_RUNS", str(whole.folder.parents[1] / "again"))
-    steps = killed(4)
-    with pytest.raises(KeyboardInterrupt):
-        runs.run(config)
-    resumed = runs.run(config)
-    assert steps == [1, 2, 3, 4, 4, 5, 6]
-    assert resumed.history.equals(whole.history) and resumed.metrics == whole.metrics
-    for training_head in (False, True):
-        first, second = (run.encoder(training_head=training_head).encode(["a dog runs"]) for run in (whole, resumed))
-        assert (first == second).all()
 
 
 def test_a_trained_encoder_is_read_before_or_after_its_projection(bert, corpus_file, tmp_path):
@@ -304,27 +246,6 @@ def test_a_fresh_lm_head_has_its_own_decoder(bert):
     words = method.encoder.backbone.get_input_embeddings().weight
     decoder = method.auxiliary.lm_head.predictions.decoder.weight
     assert torch.equal(decoder, words) and decoder is not words
-
-
-def test_what_does_not_fit_is_refused_before_training(bert, tiny_bert, tmp_path, variant, corpus_file):
-    headless = variant(tiny_bert, tmp_path / "headless")
-    with pytest.raises(ConfigError, match="saved without an MLM head: train stage 1 from it .* lm_head to fresh"):
-        runs.preflight(configure(headless, corpus_file))
-    with pytest.raises(ConfigError, match="early_layers must lie between 1 and 3, below the last layer; got 4"):
-        runs.preflight(configure(bert, corpus_file, early_layers=4))
-    with pytest.raises(ConfigError, match="head 'pretrained' asks for condenser_head.safetensors beside"):
-        runs.preflight(configure(bert, corpus_file, head="pretrained"))
-    with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):
-        runs.preflight(configure(bert, corpus_file, late_layers=9))
-    with pytest.raises(ConfigError, match="batch_size must be at least 2; got 1"):
-        configure(bert, corpus_file, batch_size=1)
-    with pytest.raises(ConfigError, match="the auxiliary network is given the .CLS. vector: set pooling to cls"):
-        runs.preflight(configure(bert, corpus_file, pooling="mean"))
-    with pytest.raises(ConfigError, match="set projection to bn_mlp, train_only or none"):
-        runs.preflight(configure(bert, corpus_file, projection="always"))
-    for wrong in ({"auxiliary_copies": "second"}, {"auxiliary_reduction": "max"}, {"head": "good"}, {"lm_head": "no"}):
-        with pytest.raises(ConfigError, match="is unknown: choose one of"):
-            configure(bert, corpus_file, **wrong)
 
 
 def test_a_head_of_another_shape_is_refused(bert, corpus_file):

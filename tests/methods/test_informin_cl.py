@@ -23,10 +23,3 @@ def test_the_terms_are_those_of_the_raw_vectors_or_of_the_projected_ones(tiny_be
         torch.testing.assert_close(
             terms["forgetting"], 3 * mutual_reconstruction(*z, reduce="sum"), rtol=1e-4, atol=1e-5
         )
-
-
-def test_without_its_weight_it_is_simcse(tiny_bert, sentences, batch):
-    off, plain = build(tiny_bert, forgetting_weight=0.0), build(tiny_bert, SimCSE, projection="none")
-    inputs = batch(off, sentences[:8])
-    terms, expected = off(inputs), plain(inputs)
-    assert {name: term.item() for name, term in terms.items()} == {name: term.item() for name, term in expected.items()}

@@ -7,17 +7,13 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from lib import runs, training
-from lib.checks import ConfigError, EncoderError
-from lib.config import RunConfig
+from lib.checks import ConfigError
 from lib.data import Batch
-from lib.encoders import SentenceEncoder, ensemble, packed
+from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
 from lib.methods.jtcse import variants
-from lib.runs import running
-from lib.training import train
 
 JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
 
@@ -109,17 +105,6 @@ def test_looking_changes_no_bit_of_a_vector(tiny_bert, sentences, pooling):
     assert torch.equal(vectors[0], vectors[1]) and torch.equal(vectors[0], vectors[2])
 
 
-@pytest.mark.parametrize(
-    "options, layers",
-    [({}, (2,)), ({}, (-1,)), ({}, ()), ({"attention": "eager"}, (0,)), ({"pooling": "first_last_mean"}, (0,))],
-)
-def test_what_cannot_be_seen_is_refused(tiny_bert, sentences, options, layers):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, **options)
-    rows = encoder.tokenizer(sentences[:2], padding=True, return_tensors="pt")
-    with pytest.raises(EncoderError, match="no attention maps|this backbone has 0 to 1"):
-        encoder(rows["input_ids"], rows["attention_mask"], inputs=AttentionInputs(layers))
-
-
 def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
     layer = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.0).backbone.encoder.layer[0]
     layer.attention.self.dropout.p = 0.5
@@ -169,19 +154,6 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
         for stream, branched, value in zip(h, c, expected, strict=True):
             torch.testing.assert_close(branched, value, rtol=1e-4, atol=1e-4)
             assert abs(branched - stream).max() > 0.1
-
-
-def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
-    vectors = {}
-    for count in (1, 2, 4):
-        for branch in ("carried", "last"):
-            method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
-            shake(method.encoder.encoders[1], scale=0.1)
-            vectors[count, branch] = run(method, inputs(method))[2][0]
-    torch.testing.assert_close(vectors[1, "carried"], vectors[1, "last"], rtol=0, atol=0)
-    for count in (2, 4):
-        torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
-        assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2
 
 
 def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
@@ -307,43 +279,7 @@ def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
     assert not np.array_equal(draws(build(tiny_bert, seed=1), range(64)), expected)
 
 
-def test_the_coin_goes_on_where_it_was(tiny_bert):
-    method, resumed = build(tiny_bert), build(tiny_bert, seed=1)
-    for _ in range(10):
-        method.after_step()
-    assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
-    resumed.load_state_dict(method.state_dict())
-    coins = []
-    for twin in (method, resumed):
-        coins.append([])
-        for _ in range(64):
-            coins[-1].append(twin.draw())
-            twin.after_step()
-    assert coins[0] == coins[1] and len(set(coins[0])) == 2
-
-
 # -- beside TNCSE ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_without_coin_and_branch_it_is_tncse(backbone, request, inputs, shake):
-    results = []
-    for kind, arguments in ((JTCSE, {"cross_attention_layers": 0, "coin": False}), (TNCSE, {})):
-        method = build(request.getfixturevalue(backbone), kind=kind, **arguments)
-        shake(method.encoder.encoders[1])
-        torch.manual_seed(1)
-        terms = method(inputs(method))
-        sum(terms.values()).backward()
-        gradients = [(name, p.grad) for name, p in method.named_parameters() if p.grad is not None]
-        results.append([*terms.items(), *gradients])
-    for (name, jtcse), (tncse_name, tncse) in zip(*results, strict=True):
-        assert name == tncse_name and torch.equal(jtcse, tncse), name
-
-
-def test_the_branch_goes_away_with_its_term(tiny_bert, inputs):
-    method = build(tiny_bert, icnce_weight=0.0)
-    terms, _, c = run(method, inputs(method))
-    assert set(terms) == {"nce", "ictm"} and c == ()
 
 
 def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, shake):
@@ -368,37 +304,9 @@ def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, sh
 # -- arguments ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"cross_attention_layers": -1}, "cross_attention_layers must be at least 0"),
-        ({"cross_attention_layers": 1.5}, "cross_attention_layers must be int"),
-        ({"branch": "first"}, "choose one of carried, last"),
-        ({"coin": "yes"}, "coin must be bool"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"nce_weight": 0.0, "icnce_weight": 0.0, "ictm_weight": 0.0}, "are all 0"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        JTCSE.Arguments(**arguments)
-
-
-def test_a_count_that_does_not_divide_the_depth_is_refused(tiny_bert, deep):
-    for folder, count, depth in ((tiny_bert, 6, 2), (deep, 3, 4), (deep, 8, 4)):
-        with pytest.raises(ConfigError, match=f"{count} does not divide the {depth} layers"):
-            build(folder, cross_attention_layers=count)
-
-
 def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
     layers = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
     assert layers == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
-
-
-def test_attention_that_cannot_be_read_is_refused(tiny_bert):
-    with pytest.raises(EncoderError, match="no attention maps"):
-        build(tiny_bert, attention="eager")
-    assert build(tiny_bert, attention="eager", cross_attention_layers=0)
 
 
 @pytest.mark.parametrize("changes", [{"num_hidden_layers": 4}, {"num_attention_heads": 4}])
@@ -409,69 +317,6 @@ def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, cha
 
 
 # -- runs -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def config(tiny_bert, corpus_file):
-    return RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_steps=8, learning_rate=1.0e-3,
-        max_length=16, dev_task="none", method="jtcse", method_arguments={"cross_attention_layers": 2},
-    )  # fmt: skip
-
-
-def test_a_run_keeps_the_trained_sum(config, monkeypatch, sentences):
-    methods = []
-    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
-    finished = runs.run(config)
-    assert set(finished.history.columns) >= {"nce", "icnce", "ictm"} and len(finished.history) == 8
-    encoder = finished.encoder()
-    first, second = ensemble.parts(encoder)
-    trained = [e.encode(sentences[:6]) for e in methods[0].encoder.encoders]
-    np.testing.assert_allclose(first.encode(sentences[:6]), trained[0], atol=1e-6)
-    np.testing.assert_allclose(second.encode(sentences[:6]), trained[1], atol=1e-6)
-    np.testing.assert_allclose(encoder.encode(sentences[:6]), trained[0] + trained[1], atol=1e-6)
-    start = SentenceEncoder.from_pretrained(config.backbone).encode(sentences[:6])
-    assert all(abs(z - start).max() > 1e-2 for z in trained) and abs(trained[0] - trained[1]).max() > 1e-3
-    assert int(methods[0].step) == 8
-
-
-def test_the_dev_scores_are_those_of_the_sum(config, monkeypatch):
-    methods = []
-    monkeypatch.setattr(running, "train", lambda method, *a, **k: methods.append(method) or train(method, *a, **k))
-    config = config.replace(dev_task="demo", eval_every=2, max_steps=4, max_length=32)
-    finished, dev = runs.run(config), runs.prepare(config).dev
-    scores = training.dev_metrics(finished.encoder().encode, dev)
-    assert scores["dev"] == pytest.approx(finished.metrics["dev"], abs=1e-3)
-    assert finished.metrics["best_step"] in (2, 4) and finished.history.dev.notna().sum() == 3
-
-
-def test_killed_and_resumed_it_has_the_same_numbers(config, tmp_path, monkeypatch, killed):
-    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "whole"))
-    whole = runs.run(config)
-    monkeypatch.setenv("CSE_RUNS", str(tmp_path / "killed"))
-    steps = killed(5)  # before the coin's step
-    with pytest.raises(KeyboardInterrupt):
-        runs.run(config)
-    resumed = runs.run(config)
-    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8] and resumed.id == whole.id and resumed.folder != whole.folder
-    names = ["history.csv", "metrics.json", "encoder/ensemble.json"]
-    for name in [*names, *(f"encoder/encoder_{i}/model.safetensors" for i in (1, 2))]:
-        assert (resumed.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
-
-
-def test_branch_and_coin_name_the_run(config):
-    names = {
-        runs.prepare(config.replace(**change)).id
-        for change in ({}, {"cross_attention_layers": 1}, {"branch": "last"}, {"coin": False}, {"method": "tncse"})
-    }
-    assert len(names) == 5
-
-
-def test_evaluation_does_not_look_at_the_branch(tiny_bert, sentences, monkeypatch):
-    method = build(tiny_bert)
-    monkeypatch.setattr(packed, "first_token_layer", lambda *a: pytest.fail("branch in evaluation"))
-    before = int(method.step)
-    assert method.encoder.encode(sentences[:3]).shape == (3, 32) and int(method.step) == before
 
 
 def test_what_the_notebook_compares():
@@ -493,11 +338,3 @@ def test_what_the_notebook_compares():
     assert list(tables["choice, student"]) == [("JTCSE D", "rate 0.0005")]
     without = variants(given | {"loss_terms": [], "added_task": "", "learning_rates": []}, rows=40)
     assert not any(without[name] for name in ("Table X", "Table VIII", "choice", "choice, student"))
-
-
-@pytest.mark.parametrize("wrong", [{"loss_terms": ["NCE+IC"]}, {"seeds": [7]}, {"views": ["none"]}])
-def test_wrong_lists_of_the_notebook(wrong):
-    rates = dict.fromkeys(("learning_rate", "nce_learning_rate", "student_learning_rate"), 1e-4)
-    given = {"seeds": [1], "choice_seed": 7, "loss_terms": [], "views": ["none"] * 2, "substitutes": [""] * 2}
-    with pytest.raises(ConfigError):
-        variants(given | {"first_learning_rates": [1e-4] * 2} | rates | wrong, rows=40)

@@ -3,15 +3,13 @@
 import pytest
 import torch
 
-from lib import training
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError
 from lib.config import RunConfig
-from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.methods import REGISTRY
-from lib.methods.micse import COMPONENTS, PAPER_READINGS, variants
+from lib.methods.micse import COMPONENTS, variants
 
 MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
 
@@ -40,21 +38,6 @@ def run(method, inputs, seed=1):
 # -- InfoNCE --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_without_attention_and_queue_it_is_simcse(tiny_bert, sentences, dropout, pooling, batch):
-    results = []
-    for kind, options in ((MiCSE, arguments()), (SimCSE, SimCSE.Arguments())):
-        torch.manual_seed(0)
-        method = kind(SentenceEncoder.from_pretrained(tiny_bert, dropout=dropout, pooling=pooling), options).train()
-        torch.manual_seed(1)
-        terms = method(batch(method, sentences[:8]))
-        assert set(terms) == {"info_nce"}
-        terms["info_nce"].backward()
-        results.append([terms["info_nce"], *(p.grad for p in method.parameters() if p.grad is not None)])
-    torch.testing.assert_close(*results, rtol=0, atol=0)
-
-
 def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
     method = build(tiny_bert, negatives="none", temperature=0.1)
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
@@ -69,12 +52,6 @@ def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
     expected = info_nce(z1, z2, include_positive=included, own_view=negatives == "own_view")
     assert torch.equal(terms["info_nce"], expected)
-
-
-@pytest.mark.parametrize("change", [*COMPONENTS.values(), *PAPER_READINGS.values()], ids=str)
-def test_components_and_readings_are_arguments(change):
-    found = MiCSE.Arguments(**change)
-    assert all(getattr(found, name) == value for name, value in change.items())
 
 
 # -- attention ------------------------------------------------------------------------------------------------
@@ -103,15 +80,6 @@ def test_the_attention_term_is_the_loss_of_both_views(
     expected = attention_mutual_information(att1, att2, valid=valid, samples=20, **options)
     assert expected < 0 and not tokens.all()
     torch.testing.assert_close(terms["ami"], 0.5 * expected)
-
-
-def test_the_weight_scales_the_attention_term_alone(tiny_bert, sentences, batch):
-    terms = {}
-    for weight in (1.0e-3, 1.0):
-        method = build(tiny_bert, ami_weight=weight)
-        terms[weight] = run(method, batch(method, sentences[:8]))[0]
-    torch.testing.assert_close(terms[1.0]["ami"], 1000 * terms[1.0e-3]["ami"])
-    torch.testing.assert_close(terms[1.0]["info_nce"], terms[1.0e-3]["info_nce"])
 
 
 def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences, batch):
@@ -195,48 +163,7 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, b
     assert len(copied) == len(list(method.encoder.parameters()))  # no head of its own
 
 
-@pytest.mark.parametrize("dropout, equal", [(0.0, True), (0.3, False)])
-def test_the_copy_embeds_with_its_dropout(tiny_bert, sentences, dropout, equal, batch):
-    method = build(tiny_bert, queue_size=8, momentum_dropout=dropout)
-    method(batch(method, sentences[:4]))
-    for _ in range(2):
-        method.after_step()
-    first, second = method.queue.negatives().split(4)
-    assert torch.allclose(first, second, atol=1e-6) is equal
-
-
 # -- arguments ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"ami_weight": 1.0, "max_layer": 1}, "needs an even number of them: min_layer 0 and max_layer 1 leave 1"),
-        ({"min_layer": 2}, "max_layer must be at least 3"),
-        ({"negatives": "none", "queue_size": 8}, "set queue_size to 0"),
-        ({"negatives": "none", "positive_in_denominator": False}, "needs the positive in the denominator"),
-        ({"negatives": "all"}, "choose one of in_batch, own_view, none"),
-        ({"slicing": "heads"}, "choose one of layer_parity, head_pairs"),
-        ({"ami_samples": 1}, "ami_samples must be at least 2"),
-        ({"ami_weight": -1.0}, "ami_weight"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"momentum": 1.5}, "momentum must be at least 0, at most 1"),
-        ({"momentum_dropout": 1.0}, "momentum_dropout"),
-        ({"queue_size": -1}, "queue_size"),
-        ({"queue_size": 2.5}, "queue_size must be int"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(options, words):
-    with pytest.raises(ConfigError, match=words):
-        arguments(**options)
-
-
-def test_what_the_backbone_cannot_do_is_refused(tiny_bert):
-    with pytest.raises(ConfigError, match="max_layer 11 is beyond the 2 layers of this backbone"):
-        build(tiny_bert, ami_weight=1.0, min_layer=7, max_layer=11)
-    with pytest.raises(EncoderError, match="no attention maps"):
-        build(tiny_bert, ami_weight=1.0, pooling="first_last_mean")
-    assert build(tiny_bert, ami_weight=0.0, min_layer=7, max_layer=11, pooling="first_last_mean")  # nothing is read
 
 
 def test_head_pairs_need_an_even_number_of_heads(tiny_bert):
@@ -247,42 +174,6 @@ def test_head_pairs_need_an_even_number_of_heads(tiny_bert):
 
 
 # -- training -------------------------------------------------------------------------------------------------
-
-
-def train(folder, sentences, checkpoint=None):
-    config = RunConfig(
-        backbone=str(folder), batch_size=16, max_steps=8, learning_rate=1.0e-3, dev_task="none", method="micse",
-        method_arguments={"min_layer": 0, "max_layer": 2, "ami_weight": 0.1, "ami_samples": 20, "queue_size": 40, "momentum": 0.9},
-    )  # fmt: skip
-    torch.manual_seed(config.seed)
-    encoder = SentenceEncoder.from_pretrained(folder, pooling=config.pooling, dropout=config.dropout)
-    method = config.spec.build(encoder, config.method_arguments)
-    corpus = tokenize_corpus(Corpus("toy", (tuple(sentences),)), encoder, max_length=config.max_length)
-    return method, training.train(method, corpus, config, dev=None, checkpoint=checkpoint).history
-
-
-def test_killed_and_resumed_it_has_the_same_queue_and_copy(tiny_bert, sentences, tmp_path, killed):
-    expected, whole = train(tiny_bert, sentences)
-    assert len(expected.queue.negatives()) == 40 and set(whole) >= {"info_nce", "ami"}
-    steps = killed(5)  # before the queue moves
-    with pytest.raises(KeyboardInterrupt):
-        train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
-    torch.manual_seed(123)
-    method, resumed = train(tiny_bert, sentences, tmp_path / "checkpoint.pt")
-    assert steps == [1, 2, 3, 4, 5, 5, 6, 7, 8]
-    assert resumed.equals(whole)
-    assert {"queue.rows", "queue.filled"} <= set(method.state_dict())
-    for name, tensor in expected.state_dict().items():
-        assert torch.equal(method.state_dict()[name], tensor), name
-
-
-def test_only_the_encoder_is_kept(tiny_bert, sentences, tmp_path):
-    method, _ = train(tiny_bert, sentences)
-    vectors = method.encoder.encode(sentences[:5])
-    assert abs(method.queue.encoder.encode(sentences[:5]) - vectors).max() > 1e-4
-    method.save(tmp_path / "saved")
-    again = SentenceEncoder.from_pretrained(tmp_path / "saved")
-    assert again.projection is None and abs(again.encode(sentences[:5]) - vectors).max() < 1e-6
 
 
 def test_what_the_notebook_compares():

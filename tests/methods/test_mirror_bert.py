@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError
 from lib.encoders import SentenceEncoder
-from lib.encoders.packed import AttentionMaps
-from lib.losses import attention_mutual_information, twin_info_nce
+from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
 from lib.methods.mirror_bert import mask_span
 
@@ -78,55 +76,3 @@ def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone,
     expected = twin_info_nce(torch.stack(views, dim=1).flatten(0, 1), temperature=0.1)
     assert set(terms) == {"twin_info_nce"}
     torch.testing.assert_close(terms["twin_info_nce"], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_attention_term_compares_the_copies(tiny_bert, sentences, batch):
-    method = build(tiny_bert, ami_weight=0.5, ami_samples=20, padded_queries=False)
-    inputs = batch(method, sentences[:6])
-    torch.manual_seed(1)
-    terms = method(inputs)
-    torch.manual_seed(1)
-    ids, mask = inputs.column("anchor")
-    masked = mask_span(ids, mask, 2, method.encoder.tokenizer.mask_token_id)
-    maps = AttentionMaps((0, 1))
-    copies = torch.stack([ids, masked], dim=1).flatten(0, 1)
-    method.encoder(copies, mask.repeat_interleave(2, 0), maps=maps)
-    att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
-    tokens = mask.bool()
-    valid = tokens[:, :, None] & tokens[:, None, :]
-    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(att1, att2, valid=valid, samples=20))
-    terms["ami"].backward()
-    assert method.encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
-
-
-def test_there_is_no_projection(tiny_bert):
-    method = build(tiny_bert)
-    assert {name.split(".")[0] for name, _ in method.named_parameters()} == {"encoder"}
-    assert method.encoder.projection is None
-
-
-def test_a_span_needs_a_mask_token(tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    encoder.tokenizer.mask_token = None
-    with pytest.raises(ConfigError, match="tokenizer with a mask token"):
-        MirrorBERT(encoder, MirrorBERT.Arguments())
-    assert MirrorBERT(encoder, MirrorBERT.Arguments(span_length=0))
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"span_length": -1}, "span_length"),
-        ({"ami_weight": 1.0, "max_layer": 4}, "beyond the 2 layers"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(tiny_bert, arguments, words):
-    with pytest.raises(ConfigError, match=words):
-        build(tiny_bert, **arguments)
-
-
-def test_the_prompt_is_not_masked(tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling="mask_prompt")
-    with pytest.raises(ConfigError, match="prompt"):
-        REGISTRY["mirror_bert"](encoder, REGISTRY["mirror_bert"].Arguments())

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
@@ -86,38 +85,6 @@ def test_where_the_projection_lives(tiny_bert, projection, in_method, in_encoder
     assert (method.encoder.projection is not None) is in_encoder
     saved = {k for k in method.encoder.state_dict() if k.startswith("projection")}
     assert bool(saved) is in_encoder
-
-
-def test_mlm_term_is_weighted_and_switched_off_by_its_weight(tiny_bert, sentences, batch):
-    inputs = batch(build(tiny_bert), sentences[:8])
-    assert set(build(tiny_bert)(inputs)) == {"info_nce"}
-    terms = {}
-    for weight in (0.1, 1.0):
-        method = build(tiny_bert, dropout=0.0, mlm_weight=weight)
-        torch.manual_seed(1)
-        terms[weight] = method(inputs)["mlm"]
-    torch.testing.assert_close(terms[1.0], 10 * terms[0.1])
-    terms[1.0].backward()
-    decoder = method.mlm_head.predictions.decoder.weight
-    assert decoder.grad is not None and decoder is not method.encoder.backbone.embeddings.word_embeddings.weight
-
-
-def test_mlm_needs_a_pretrained_head(tiny_roberta):
-    with pytest.raises(ConfigError, match="MLM head"):
-        build(tiny_roberta, mlm_weight=0.1)
-
-
-def test_learns_from_roberta_too(tiny_roberta, sentences, batch):
-    method = build(tiny_roberta, dropout=0.05)
-    optimizer = torch.optim.AdamW(method.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(15):
-        loss = method(batch(method, sentences[:32]))["info_nce"]
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.7 * losses[0]
 
 
 def test_tables_of_the_notebook():

@@ -4,9 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from lib import runs
-from lib.checks import ConfigError
-from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
 from lib.methods import REGISTRY
@@ -73,19 +70,3 @@ def test_gradient_into_the_negatives(bert, sentences, batch, flows):
     method = build(bert, layers_gradient=flows, projection="none")
     views = method.embed(batch(method, sentences[:6]))
     assert views.embeddings["layer -2"].requires_grad is flows and views.embeddings["encoder"].requires_grad
-
-
-def test_without_its_weight_it_is_simcse(bert, sentences, batch):
-    off, plain = build(bert, layers_weight=0.0), build(bert, SimCSE)
-    inputs = batch(off, sentences[:8])
-    assert off.names() == ("encoder",) and off(inputs)["info_nce"].item() == plain(inputs)["info_nce"].item()
-
-
-def test_what_does_not_fit_is_refused_before_training(bert, corpus_file):
-    config = RunConfig(backbone=bert, corpus=str(corpus_file), method="sscl", batch_size=16)
-    with pytest.raises(ConfigError, match="negative_layers must be below the backbone's 4 layers, not 4"):
-        runs.preflight(config.replace(negative_layers=4))
-    with pytest.raises(ConfigError, match="sscl pools single layers: choose cls, mean or mask_prompt"):
-        runs.preflight(config.replace(pooling="first_last_mean"))
-    with pytest.raises(ConfigError, match="one pass"):
-        config.replace(dropout_masks="identical")
