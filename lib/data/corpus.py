@@ -22,12 +22,8 @@ from lib.data.sts import STS_TASKS, load_sts
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
 ROLE_NAMES = {*ROLES, "negative"}
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
-PLACES = {
-    "anchor": 0,
-    "positive": 1,
-    "neg": 2,
-    "contradict": 2,
-}  # what is in the name of a column -> which one it can be
+# What a name of a column holds: which column it must be; that it is of a text; that it is of something else.
+PLACES = {"anchor": 0, "positive": 1, "neg": 2, "contradict": 2}
 TEXT_NAME = re.compile(
     "anchor|positive|neg|contradict|entail|sent|text|premise|hypothesis|query|question|answer|doc|passage|title|caption|"
     "summary|word|phrase|original|paraphrase|source|target",

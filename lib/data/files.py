@@ -53,7 +53,7 @@ def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
         raise DataError(refusal(error)) from error
     if "\x00" in text:
         raise DataError(f"{path} is binary or UTF-16 (it has a NUL character): convert it to {encoding} text.")
-    if "\r" in text and "\n" not in text:
+    if text.count("\r") > text.count("\n"):
         raise DataError(f"{path}: its lines end with carriage returns alone: convert them to line feeds.")
     lines = [line.rstrip("\r") for line in text.split("\n")]
     return lines if lines[-1] else lines[:-1]

@@ -29,7 +29,7 @@ def test_encodings(tmp_path):
         (b"not gzip at all", "truncated or damaged"),
         (gzip.compress(b"one\ncaf\xe9\n"), r"a.gz is not utf8 text \(see line 2\)"),
         (gzip.compress("One.\nTwo.\n".encode("utf-16-le")), "is binary or UTF-16"),
-        (gzip.compress(b"One.\rTwo.\r"), "carriage returns alone"),
+        (gzip.compress(b"One.\rTwo.\rThree.\n"), "carriage returns alone"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content, words):
