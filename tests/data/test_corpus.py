@@ -72,14 +72,6 @@ def test_roles_that_do_not_fit_are_refused(columns, roles):
         Corpus("x", (("a",),) * columns, roles)
 
 
-def test_a_sample_keeps_rows_and_roles_together():
-    roles = ("anchor", "a", "b", "c")
-    corpus = Corpus("x", tuple(tuple(f"{role} {i}" for i in range(30)) for role in roles), roles).sample(7, 5)
-    assert corpus.roles == roles
-    for row in zip(*corpus.columns, strict=True):
-        assert len({cell.split()[1] for cell in row}) == 1 and [cell.split()[0] for cell in row] == list(roles)
-
-
 @pytest.mark.parametrize(
     "name, content, words",
     [
@@ -114,10 +106,11 @@ def test_a_bad_file_is_named(tmp_path, name, content, words):
     assert name in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_sample_is_a_function_of_the_seed(sentences):
-    corpus = Corpus("x", (tuple(sentences),))
+def test_a_sample_is_a_function_of_the_seed_and_keeps_rows_and_roles_together(sentences):
+    corpus = Corpus("x", tuple([f"{role} {text}" for text in sentences] for role in ("a", "b")), ("anchor", "b"))
     first, again, other = corpus.sample(50, 1), corpus.sample(50, 1), corpus.sample(50, 2)
     assert first == again and first.columns != other.columns and len(set(first.columns[0])) == 50
+    assert first.roles == corpus.roles and [a[2:] for a in first.columns[0]] == [b[2:] for b in first.columns[1]]
     assert corpus.sample(0, 1) is corpus
     with pytest.raises(DataError, match="asks for 201"):
         corpus.sample(201, 0)

@@ -20,20 +20,11 @@ def data_dir(tmp_path, monkeypatch):
     counts = {
         "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
         "sts_tables": {
-            "STS-B": {
-                "header": 0,
-                "fields": [7, 9],
-                "columns": [5, 6, 4],
-                "scale": [0, 5],
-                "splits": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
-            },
-            "SICK-R": {
-                "header": 1,
-                "fields": [5],
-                "columns": [1, 2, 3],
-                "scale": [1, 5],
-                "splits": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
-            },
+            name: files.manifest()["sts_tables"][name] | {"splits": splits}
+            for name, splits in {
+                "STS-B": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
+                "SICK-R": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
+            }.items()
         },
     }
     monkeypatch.setattr("lib.data.sts.manifest", lambda: counts)
