@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from lib import paths
-from lib.checks import ConfigError, DataError
+from lib.checks import DataError
 from lib.command import DONE, REFUSED, ended, say
 from lib.data import exemplars, hub, load_corpus, load_sts, load_transfer
 from lib.data.files import manifest
@@ -26,7 +26,7 @@ def check(name: str, data_dir: Path) -> str:
         for task in TRANSFER_TASKS:
             load_transfer(data_dir, task)
         return f"senteval: {len(STS_TASKS)} STS tasks with {pairs:,} scored pairs, {len(TRANSFER_TASKS)} transfer tasks"
-    return f"{name}: {len(load_corpus(manifest()['hub']['files'][name], data_dir)):,} rows"
+    return f"{name}: {len(load_corpus(hub.file_of(name), data_dir)):,} rows"
 
 
 def check_pool(file: str, words: str) -> str:
@@ -50,28 +50,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", default="", help="default: CSE_DATA, else data/ in the repository")
     parser.add_argument("--words", default="", help="a table word,count for check-pool; default: the shipped one")
     arguments = parser.parse_args(argv)
-    return ended(lambda: _done(arguments, names))
+    if arguments.command == "check-pool" and not arguments.names:
+        parser.error("check-pool needs at least one file.")
+    return ended(lambda: _done(arguments, arguments.names or names))
 
 
 def _done(arguments: argparse.Namespace, names: list[str]) -> int:
-    if arguments.command in ("fetch", "check"):
-        return _all_checked(arguments, names)
-    if not arguments.names:
-        raise ConfigError(f"{arguments.command} needs at least one file.")
-    for file in arguments.names:
-        print(check_pool(file, arguments.words))
-    return DONE
-
-
-def _all_checked(arguments: argparse.Namespace, names: list[str]) -> int:
-    """Fetch or check one after the other; a failure does not stop the rest."""
+    """One after the other; a failure does not stop the rest."""
     code, data_dir = DONE, paths.data_dir(arguments.data_dir)
-    for name in arguments.names or names:
+    for name in names:
         try:
+            if arguments.command == "check-pool":
+                print(check_pool(name, arguments.words))
+                continue
             if arguments.command == "fetch":
                 hub.fetch(name, data_dir)
-            elif name not in names:
-                raise DataError(f"{name!r} is not known: choose from {', '.join(names)}.")
             print(check(name, data_dir))
         except DataError as error:
             code = REFUSED

@@ -105,19 +105,12 @@ def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
 
     Raises:
         ConfigError: as `roles`.
-        DataError: a sentence has no words to make a view of; a translation model cannot be loaded, or translates next
-            to nothing.
+        DataError: a translation model cannot be loaded, or translates next to nothing.
     """
     new_roles, (augmentation, arguments) = roles(corpus, name), parse(name)
     if augmentation == "none":
         return corpus
     sentences = corpus.columns[0]
-    if (
-        empty := next((row for row, sentence in enumerate(sentences, start=1) if not sentence.split()), None)
-    ) is not None:
-        raise DataError(
-            f"corpus {corpus.name!r}, row {empty}: no words, so {name} gives no second view: remove the row."
-        )
     if augmentation.startswith("round_trip"):
         views = round_trip.round_trip(sentences, *arguments)
     else:

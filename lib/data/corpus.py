@@ -21,25 +21,16 @@ from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
 ROLE_NAMES = {*ROLES, "negative"}
-NAME = re.compile(r"[^\W\d][\w.:-]*( \w)?")  # of a column: one word, perhaps with a number; anything else is a text
-TEXT_NAME = re.compile(  # what columns of texts are called: known from a word that is itself a text
-    r"(sent|sentence|text|premise|hypothesis|query|question|answer|document|passage|title|body|anchor|positive|negative|"
-    r"hard_neg|first|second|original|paraphrase|source|target|caption|word|phrase|a|b|c)[ _-]?\w?",
-    re.IGNORECASE,
-)
-LABEL_NAME = re.compile(
-    r"(gold_?)?(label|score|rating|class|category|similarity|relatedness\w*|entailment_judgment|stars?)s?|(\w+_)?(id|idx|index)",
-    re.IGNORECASE,
-)
-NEGATIVE_NAME = re.compile(
-    r"((hard|sent(ence)?|text|passage|doc(ument)?)[ _-]?)?(neg(ative)?s?|contradict\w*|unrelated)([ _-]?(\d+|\w+))?",
-    re.IGNORECASE,
-)
-NUMBER = re.compile(r"([\W\d_]|(?<=\d)[eETZ])*")  # or a date, or a share: 1e-3, "4,5", 50 %
-ROWS_OF_A_LABEL, LONGEST_LABEL = (4, 50), 20  # rows per value from which values of one word, of several are labels
-OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xls", ".ods", ".xml", ".html", ".pdf"}
-OTHER_FORMATS |= {".docx", ".doc", ".zip", ".tar", ".tgz", ".bz2", ".xz", ".zst", ".npy", ".pkl", ".ipynb", ".yaml"}
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
+# What a name of a column holds: which column it must be; that it is of a text; that it is of something else.
+PLACES = {"anchor": 0, "positive": 1, "neg": 2, "contradict": 2}
+TEXT_NAME = re.compile(
+    "anchor|positive|neg|contradict|entail|sent|text|premise|hypothesis|query|question|answer|doc|passage|title|caption|"
+    "summary|word|phrase|original|paraphrase|source|target",
+    re.IGNORECASE,
+)
+OTHER_NAME = re.compile(r"label|score|rating|class|categor|judg?ment|(\b|_)(id|idx|index)(\b|_|\d)", re.IGNORECASE)
+OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
 @dataclass(frozen=True)
@@ -86,8 +77,6 @@ class Corpus:
 
     def sample(self, size: int, seed: int) -> Corpus:
         """`size` rows drawn without replacement (kept in their order); 0 keeps all, DataError when there are fewer."""
-        if size < 0:
-            raise DataError(f"corpus_size {size} is no number of rows: give 0 for all.")
         if size == 0 or size == len(self):
             return self
         if size > len(self):
@@ -97,71 +86,67 @@ class Corpus:
         return Corpus(f"{self.name}, {size:,} rows drawn with seed {seed}", columns, self.roles)
 
 
+def _is_text_name(name: str) -> bool:
+    return len(name.split()) <= 3 and bool(TEXT_NAME.search(name)) and not OTHER_NAME.search(name)
+
+
+def _roles(path: Path, header: list[str]) -> tuple[str, ...]:
+    """The roles that a header gives: its own names if the first is `anchor`, otherwise none, for columns in order.
+
+    Raises:
+        DataError: a name of one to three columns is none of a text, or of a text that belongs in another place; more
+            columns whose first is no anchor.
+    """
+    header = [name.lower() if name.lower() in ROLE_NAMES else name for name in header]
+    if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
+        return ROLES
+    if header[0] == "anchor":
+        return tuple(header)
+    if len(header) > len(ROLES):
+        raise DataError(
+            f"{path}: the header has {len(header)} columns; give 1 (sentences), 2 (pairs), 3 (sent0,sent1,hard_neg), "
+            "or any number under a header of roles that begins with anchor (anchor,positive,...)."
+        )
+    for place, name in enumerate(header):
+        if not _is_text_name(name):
+            raise DataError(
+                f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above the "
+                "rows, or take a column of labels out."
+            )
+        if any(word in name.lower() and place != right for word, right in PLACES.items()):
+            raise DataError(
+                f"{path}: the column {name!r} would be trained on as {ROLES[place]}: order the columns as sent0,sent1,"
+                "hard_neg, or name their roles (anchor,negative)."
+            )
+    return ()
+
+
 def _read_table(path: Path) -> Corpus:
     """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
     rows = [(line, [cell.strip() for cell in row]) for line, row in read_table(path)]
     if not rows:
         raise DataError(f"{path} is empty.")
     (_, header), *rows = rows
-    header = [name.lower() if name.lower() in ROLE_NAMES else name for name in header]
-    if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
-        header = list(ROLES)
-    named = header[0] == "anchor"
-    if not named and (ROLE_NAMES & {*header} or len(header) not in (2, 3)):
-        raise DataError(
-            f"{path}: the header has {len(header)} columns {header}; give 2 columns (pairs), 3 (sent0,sent1,hard_neg), "
-            "or any number under a header of roles that begins with anchor (anchor,positive,...)."
-        )
-    if not named and (early := [name for name in header[:2] if NEGATIVE_NAME.fullmatch(name)]):
-        raise DataError(
-            f"{path}: the column {early[0]!r} would be trained on as a text or its positive: put the hard negatives third "
-            "(sent0,sent1,hard_neg)."
-        )
-    if not named and len(set(header)) < len(header):
-        raise DataError(
-            f"{path}: two columns are called {max(header, key=header.count)!r}: give each a name of its own."
-        )
+    roles = _roles(path, header)
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     for line, row in rows:
         if len(row) != len(header):
             raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(header)}.")
-        for cell in row:
-            if "\n" in cell:
-                raise DataError(f"{path}, line {line}: a cell goes over several lines; is a quote sign left open?")
-            if cell and not is_text(cell):
-                raise DataError(f"{path}, line {line}: the cell {cell!r} has no visible character.")
+        if any("\n" in cell for cell in row):
+            raise DataError(f"{path}, line {line}: a cell goes over several lines; is a quote sign left open?")
     columns = [[row[i] or " " for _, row in rows] for i in range(len(header))]
     _check_columns(str(path), header, columns)
-    if not named:
-        _check_header(path, header, columns)
-    return Corpus(path.name, columns, header if named else ())
-
-
-def _check_header(path: Path, header: Sequence[str], columns: Sequence[Sequence[str]]) -> None:
-    """Raise DataError where the first line is a row, or names a column that is no text."""
-    for name, column in zip(header, columns, strict=True):
-        if LABEL_NAME.fullmatch(name):
-            raise DataError(f"{path}: column {name!r} is no text by its name: take it out of the table.")
-        are_words = column and not any(" " in cell.strip() for cell in column)
-        if not NAME.fullmatch(name) or (are_words and not TEXT_NAME.fullmatch(name)):
-            raise DataError(
-                f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above it."
-            )
+    return Corpus(path.name, columns, roles)
 
 
 def _check_columns(source: str, names: Iterable[str], columns: Iterable[Sequence[str]]) -> None:
-    """Raise DataError for a column that holds something else than texts, or one text alone."""
-    for name, column in zip(names, columns, strict=False):
+    """Raise DataError for a column of several rows that holds numbers, or one text alone."""
+    for name, column in zip(names, columns, strict=True):
         values = set(column)
-        if len(values) < 2:
-            fault = f"are the same, {column[0][:60]!r}" if len(column) > 1 else ""
-        elif all(map(NUMBER.fullmatch, values)):
-            fault = "are numbers, dates or signs alone"
-        else:
-            are_words = not any(" " in value or len(value) > LONGEST_LABEL for value in values)
-            is_few = len(values) * ROWS_OF_A_LABEL[0 if are_words else 1] <= len(column)
-            fault = f"are {len(values)} labels, {', '.join(sorted(values)[:3])}" if is_few else ""
-        if fault:
+        fault = f"are the same, {column[0][:60]!r}" if len(values) == 1 else ""
+        if not any(character.isalpha() for value in values for character in value):
+            fault = "are numbers or signs alone"
+        if fault and len(column) > 1:
             raise DataError(f"{source}: all {len(column):,} rows of {name!r} {fault}: give a column of texts.")
 
 
@@ -170,49 +155,20 @@ def _read(files: Sequence[Path]) -> Corpus:
     for file in files:
         if other := OTHER_FORMATS & suffixes(file):
             raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
-    if not any({".csv", ".tsv"} & suffixes(file) for file in files):
-        lines = []
-        for file in files:
-            read = [line.strip() for line in read_counted(file, manifest()["corpora"].get(file.name))]
-            if read and (read[0].startswith('{"') or _is_header(read[0])):
-                raise DataError(
-                    f"{file}, line 1: {read[0][:60]!r} begins a table, not sentences: name it .csv or .tsv."
-                )
-            if fault := _no_sentences(read):
-                raise DataError(f"{file} {fault}.")
-            lines += filter(is_text, read)
-        return Corpus(", ".join(file.name for file in files), [lines])
-    if len(files) > 1:
-        raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
-    return _read_table(files[0])
-
-
-def _no_sentences(lines: Sequence[str]) -> str:
-    """What a text file is that is no list of sentences, where that can be seen; empty: nothing."""
-    lines = list(filter(is_text, lines))
-    first = lines[0].lower() if lines else ""
-    if first.startswith("version https://git-lfs.github.com/spec/"):
-        return "is the pointer to a file of Git LFS, not the file: fetch it with `git lfs pull`"
-    if re.match(r"<(!--|(!doctype|html|\?xml)\b)", first):
-        return "is a web page or XML: take the sentences out of it, one a line"
-    if len(lines) > 1 and all(re.match(r"\d+\t", line) for line in lines):
-        return "has a number and a tab before every sentence: take them out (cut -f2 FILE)"
-    if len(lines) > 1 and all(line[:1] == "[" and line[-1:] == "]" for line in lines) and _is_json(lines[0]):
-        return "has a JSON list in every line: write a .csv with a header, or one sentence a line"
-    return ""
-
-
-def _is_json(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), list)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _is_header(line: str) -> bool:
-    """Whether it names columns, in place of a sentence."""
-    names = [name.strip(' "') for name in re.split(r"[,\t;]", line)]
-    return len(names) > 1 and all(TEXT_NAME.fullmatch(name) or LABEL_NAME.fullmatch(name) for name in names)
+    if any({".csv", ".tsv"} & suffixes(file) for file in files):
+        if len(files) > 1:
+            raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
+        return _read_table(files[0])
+    lines: list[str] = []
+    for file in files:
+        read = [line.strip() for line in read_counted(file, manifest()["corpora"].get(file.name))]
+        cells = re.split(r"[,\t;]", read[0]) if read else []
+        if len(cells) > 1 and all(_is_text_name(cell) or OTHER_NAME.fullmatch(cell.strip()) for cell in cells):
+            raise DataError(f"{file}, line 1: {read[0][:60]!r} begins a table, not sentences: name it .csv or .tsv.")
+        lines += filter(is_text, read)
+    corpus = Corpus(", ".join(file.name for file in files), [lines])
+    _check_columns(corpus.name, ["sentences"], corpus.columns)
+    return corpus
 
 
 def _matching(pattern: str, data_dir: Path) -> list[Path]:
@@ -222,10 +178,10 @@ def _matching(pattern: str, data_dir: Path) -> list[Path]:
         return [data_dir / path]
     files = sorted(data_dir / name for name in glob(str(path), root_dir=data_dir, recursive=True)) if pattern else []
     if not files or not os.path.isfile(files[0]):
-        shown = pattern if len(pattern) <= 200 else f"{pattern[:200]}..."
         raise DataError(
-            f"corpus {shown!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns relative to "
-            "data_dir, an absolute path, or one of `demo`, `demo-triples`, `hub:<file>` alone."
+            f"corpus {pattern[:200]!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns "
+            "relative to data_dir, an absolute path, or one of `demo`, `demo-triples`, `hub:<file>` alone, and behind it + "
+            "and an STS task if its sentences are to be added."
         )
     return files
 
@@ -263,7 +219,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
             sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
-            roles of any number of columns; under any other there are two or three columns, in the order of ROLES;
+            roles of any number of columns. Any other has one to three columns in the order of ROLES, and a known word
+            in the name of each: sent0,sent1,hard_neg; premise,hypothesis; query text,positive text;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other data set: up to three
             columns in the order of ROLES, or any number as `<role>=<column>,...`, the anchor first;
@@ -274,7 +231,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         size, seed: a random subset, see `Corpus.sample`; drawn before a task's sentences are added.
 
     Raises:
-        DataError: missing, truncated, empty, one text repeated, in another format, or smaller than `size`.
+        DataError: missing, truncated, empty, in another format, without texts in a column, or smaller than `size`.
     """
     base, plus, task = spec.rpartition("+")
     is_file = os.path.isfile(data_dir / paths.expanded(spec))
@@ -286,15 +243,10 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         corpus = Corpus("demo triples", list(zip(*demo.triples(), strict=True)))
     elif spec.startswith("hub:"):
         corpus = _from_hub(spec.removeprefix("hub:"), data_dir)
-    elif plus and not is_file and (base in ("demo", "demo-triples") or os.path.isfile(data_dir / paths.expanded(base))):
-        raise DataError(f"corpus {spec!r}: STS task {task!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
     else:
         patterns = [spec] if is_file else spec.split(",")
-        files: dict[str, Path] = {}
-        for file in (file for pattern in patterns for file in _matching(pattern.strip(), data_dir)):
-            files.setdefault(os.path.realpath(file), file)  # each once
-        corpus = _read(list(files.values()))
-        _check_columns(corpus.name, ["sentences"], corpus.columns if corpus.kind == "sentences" else [])
+        files = [file for pattern in patterns for file in _matching(pattern.strip(), data_dir)]
+        corpus = _read(list({os.path.realpath(file): file for file in files}.values()))  # each once
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")
     return corpus.sample(size, seed)

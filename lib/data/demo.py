@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import gc
 import hashlib
 import inspect
 import math
@@ -129,7 +128,7 @@ def paragraphs(doc_string: str) -> list[str]:
             if not open_lines:
                 line = line[field.end() if field else start :]
             if line:
-                open_lines.append(line.removesuffix(":") if line.endswith("::") else line)
+                open_lines.append(line)
             if line.endswith("::"):
                 skip_deeper = indent
                 close()
@@ -158,9 +157,8 @@ def sentences_of(doc_string: str) -> list[str]:
     """The prose sentences of one doc string, in order, without its markup."""
     sentences = []
     for paragraph in paragraphs(doc_string):
-        if any(mark in paragraph for mark in "`*["):
-            for pattern, replacement in _MARKUP:
-                paragraph = pattern.sub(replacement, paragraph)
+        for pattern, replacement in _MARKUP:
+            paragraph = pattern.sub(replacement, paragraph)
         paragraph = single_spaced(paragraph)
         start = 0
         for boundary in _BOUNDARY.finditer(paragraph):
@@ -206,23 +204,22 @@ def _installed() -> dict[str, tuple[str, Path]]:
     return packages
 
 
+def _sentences_in(folder: Path) -> Iterator[str]:
+    """The sentences of one package, file by file."""
+    for file in sorted(folder.rglob("*.py")):
+        if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
+            for text in dict.fromkeys(doc_strings(file.read_text(encoding="utf-8", errors="ignore"))):
+                yield from sentences_of(text)
+
+
 def read_docstring_sentences(folders: dict[str, Path]) -> pd.DataFrame:
     """The sentences in these packages (import name -> folder), columns sentence and package, each sentence once."""
     rows: dict[str, tuple[str, str]] = {}
-    bar = progress(total=len(folders), label="read doc strings, package")
-    gc.disable()  # syntax trees are many objects without cycles: looking for cycles takes a quarter of the time
-    try:
+    with progress(total=len(folders), label="read doc strings, package") as bar:
         for package, folder in folders.items():
-            for file in sorted(folder.rglob("*.py")):
-                if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
-                    source = file.read_text(encoding="utf-8", errors="ignore")
-                    for text in dict.fromkeys(doc_strings(source)):
-                        for sentence in sentences_of(text):
-                            rows.setdefault(sentence.lower(), (sentence, package))
+            for sentence in _sentences_in(folder):
+                rows.setdefault(sentence.lower(), (sentence, package))
             bar.update()
-    finally:
-        gc.enable()
-        bar.close()
     return pd.DataFrame(list(rows.values()), columns=["sentence", "package"])
 
 
@@ -244,10 +241,13 @@ def docstring_sentences() -> pd.DataFrame:
     return pd.read_csv(path, keep_default_na=False, **_TABLE)
 
 
+def _asset(name: str) -> pd.DataFrame:
+    return pd.read_csv(ASSETS / name, keep_default_na=False)
+
+
 def similarity(split: str) -> tuple[list[str], list[str], list[float]]:
     """First sentences, second sentences and scores from 0 to 5 of one split, `dev` or `test`; else DataError."""
-    table = pd.read_csv(ASSETS / "similarity.csv", keep_default_na=False)
-    rows = table[table["split"] == split]
+    rows = _asset("similarity.csv").query("split == @split")
     if rows.empty:
         raise DataError(f"the demo pairs have no split {split!r}: choose from dev, test.")
     return rows["sentence1"].tolist(), rows["sentence2"].tolist(), rows["score"].tolist()
@@ -255,11 +255,10 @@ def similarity(split: str) -> tuple[list[str], list[str], list[float]]:
 
 def triples() -> list[tuple[str, str, str]]:
     """Sentence, entailed sentence, contradicting sentence."""
-    table = pd.read_csv(ASSETS / "triples.csv", keep_default_na=False)
-    return list(table[["sent0", "sent1", "hard_neg"]].itertuples(index=False, name=None))
+    return list(_asset("triples.csv")[["sent0", "sent1", "hard_neg"]].itertuples(index=False, name=None))
 
 
 def topics() -> tuple[list[str], list[str]]:
     """Short titles and the topic of each."""
-    table = pd.read_csv(ASSETS / "topics.csv", keep_default_na=False)
+    table = _asset("topics.csv")
     return table["text"].tolist(), table["label"].tolist()

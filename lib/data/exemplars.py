@@ -28,13 +28,9 @@ def load_words(file: str = "") -> tuple[str, ...]:
     """
     path = paths.expanded(file) if file else FOLDER / "words.csv"
     header, *rows = [row for _, row in read_table(path)] or [[]]
-    right = header == ["word", "count"] and rows and all(len(row) == 2 and row[1].strip().isdecimal() for row in rows)
-    if not right or not all(is_text(row[0]) for row in rows):
+    if header != ["word", "count"] or not rows or not all(len(row) == 2 and row[0].strip() for row in rows):
         raise DataError(f"{path}: expected a table word,count with a header and at least one row.")
-    words = [row[0].strip() for row in rows]
-    if twice := [word for word, count in Counter(words).items() if count > 1]:
-        raise DataError(f"{path}: the word {twice[0]!r} stands twice: keep one of them.")
-    return tuple(words)
+    return tuple(word.strip() for word, _ in rows)
 
 
 def load_pool(file: str = "") -> tuple[str, ...]:
@@ -44,26 +40,19 @@ def load_pool(file: str = "") -> tuple[str, ...]:
         DataError: missing, without a sentence, or with one of more than LONGEST words.
     """
     path = paths.expanded(file) if file else FOLDER / "pool.txt"
-    lines = [(number, line.strip()) for number, line in enumerate(read_lines(path), start=1) if is_text(line)]
+    lines = {number: line.strip() for number, line in enumerate(read_lines(path), start=1) if is_text(line)}
     if not lines:
         raise DataError(f"{path} holds no sentence.")
-    for number, line in lines:
-        if len(line.split()) > LONGEST:
-            raise DataError(
-                f"{path}, line {number}: {len(line.split())} words, a pool's sentences have at most {LONGEST}."
-            )
-    return tuple(line for _, line in lines)
-
-
-def rare_words(pool: Sequence[str], words: Sequence[str], *, at_least: int = AT_LEAST) -> dict[str, int]:
-    """The words that the sentences use fewer than `at_least` times, and how often they do."""
-    uses = Counter(word for sentence in pool for word in words_of(sentence))
-    return {word: uses[word] for word in words if uses[word] < at_least}
+    for number, line in lines.items():
+        if (words := len(line.split())) > LONGEST:
+            raise DataError(f"{path}, line {number}: {words} words, a pool's sentences have at most {LONGEST}.")
+    return tuple(lines.values())
 
 
 def pool_faults(pool: Sequence[str], words: Sequence[str]) -> list[str]:
     """What keeps sentences from being a pool of these words, a sentence each; none: nothing."""
-    rare = [f"{word} ({uses})" for word, uses in rare_words(pool, words).items()]
+    uses = Counter(word for sentence in pool for word in words_of(sentence))
+    rare = [f"{word} ({uses[word]})" for word in words if uses[word] < AT_LEAST]
     faults = []
     if rare:
         faults.append(f"{len(rare)} of {len(words)} words occur fewer than {AT_LEAST} times: {', '.join(rare[:20])}")

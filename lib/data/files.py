@@ -7,7 +7,7 @@ import gzip
 import io
 import unicodedata
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,60 +26,37 @@ def manifest() -> dict[str, Any]:
     return yaml.safe_load(Path(__file__).with_name("manifest.yaml").read_text(encoding="utf8"))
 
 
-def stream_lines(path: Path, *, encoding: str = "utf8") -> Iterator[str]:
-    """Lines of a text file, or of its .gz form, without their line ends and a byte order mark, one at a time; only a line
-    feed ends a line.
+def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
+    """Lines of a text file, or of its .gz form, without line ends and byte order mark; only a line feed ends a line.
 
     Raises:
-        DataError: missing, unreadable, no file but a pipe or a device, a truncated or damaged .gz, not in `encoding`,
-            binary, or with carriage returns alone.
+        DataError: missing, unreadable, a folder or a pipe, a truncated .gz, binary, not in `encoding`, or with carriage
+            returns alone.
     """
-    opener, number, returns = gzip.open if path.suffix.lower() == ".gz" else open, 0, 0
+    opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise DataError(f"{path} is a pipe or a device where a text file is expected: write it to a file first.")
+        if path.exists() and not path.is_file():
+            raise DataError(f"{path} is a folder, a pipe or a device where a text file is expected.")
         with opener(path, "rb") as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.decode(encoding).rstrip("\r\n")
-                if number == 1:
-                    line = line.removeprefix("\ufeff")  # spreadsheets and some editors write a byte order mark
-                if "\x00" in line:
-                    kind = "a NUL character; it is binary or UTF-16"
-                    raise DataError(f"{path}, line {number}: {kind}: convert it to {encoding} text.")
-                returns += line.count("\r")
-                yield line
+            content = file.read()
+        text = content.decode(encoding).removeprefix("\ufeff")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist: check data_dir, or run `python -m lib.data fetch`.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder where a text file is expected.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is truncated or damaged after line {number} ({error}): fetch it again.") from error
+        raise DataError(f"{path} is truncated or damaged ({error}): fetch it again.") from error
     except UnicodeDecodeError as error:
-        reason = f"line {number}, byte {error.start} cannot be read"
+        line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path} is not {encoding} text ({reason}): convert it to {encoding}, or fetch it again."
+            f"{path} is not {encoding} text (see line {line}): convert it to {encoding}, or fetch it again."
         ) from error
     except OSError as error:
         raise DataError(refusal(error)) from error
-    if number and returns >= number:
+    if "\x00" in text:
+        raise DataError(f"{path} is binary or UTF-16 (it has a NUL character): convert it to {encoding} text.")
+    if text.count("\r") > text.count("\n"):
         raise DataError(f"{path}: its lines end with carriage returns alone: convert them to line feeds.")
-
-
-def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
-    """All lines of `stream_lines`; raises what it raises, and DataError for Latin-1 that was converted to UTF-8."""
-    lines = list(stream_lines(path, encoding=encoding))
-    odd = [line for line in lines if not line.isascii()] if encoding == "latin-1" else []
-    if odd and all(_is_utf8(line) for line in odd):
-        raise DataError(f"{path} was converted to UTF-8, and is distributed as Latin-1: {FETCH_AGAIN}")
-    return lines
-
-
-def _is_utf8(line: str) -> bool:
-    """Whether a line that was read as Latin-1 is one in UTF-8."""
-    try:
-        return bool(line.encode("latin-1").decode("utf8"))
-    except UnicodeDecodeError:
-        return False
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    return lines if lines[-1] else lines[:-1]
 
 
 def suffixes(path: Path) -> set[str]:
@@ -91,18 +68,17 @@ def read_table(path: Path) -> list[tuple[int, list[str]]]:
     """The rows of a .csv or .tsv file (also as .gz) that are not empty: number of the line where each ends, and cells.
 
     Raises:
-        DataError: see `read_lines`; a quote sign that is left open or stands inside a cell, or a cell without end.
+        DataError: see `read_lines`; a quote sign that is left open or stands inside a cell.
     """
     text = io.StringIO("\n".join(read_lines(path)))
-    reader, rows = csv.reader(text, delimiter="\t" if ".tsv" in suffixes(path) else ",", strict=True), []
+    reader = csv.reader(text, delimiter="\t" if ".tsv" in suffixes(path) else ",", strict=True)
     try:
-        rows += [(reader.line_num, row) for row in reader if row]
+        return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise DataError(
             f"{path}, near line {reader.line_num}: {error}; is a quote sign left open? A cell with quote signs stands in "
             "quote signs itself, each of its own doubled."
         ) from error
-    return rows
 
 
 def expect_count(path: Path, count: int, expected: int | None, what: str = "lines") -> None:
@@ -126,12 +102,6 @@ def single_spaced(text: str) -> str:
 def is_text(text: str) -> bool:
     """Whether there is anything to read: a character that is no space, control or zero-width one."""
     return any(unicodedata.category(character)[0] not in "ZC" for character in text)
-
-
-def check_texts(place: str, *texts: str) -> None:
-    """Raise DataError, naming the place, when there is nothing to read in one of the texts."""
-    if not all(map(is_text, texts)):
-        raise DataError(f"{place} has no visible character.")
 
 
 def cached(path: Path, make: Callable[[Path], object], *, folder: bool = False) -> Path:

@@ -13,18 +13,23 @@ from lib.checks import DataError
 from lib.data.files import manifest
 
 
+def file_of(name: str) -> str:
+    """The file that is called `wiki1m`, `nli` or `senteval`; DataError for another name."""
+    files = manifest()["hub"]["files"]
+    if name not in files:
+        raise DataError(f"{name!r} is not known: choose from {', '.join(files)}.")
+    return files[name]
+
+
 def fetch(name: str, data_dir: Path) -> Path:
     """Bring `wiki1m`, `nli` or `senteval` of SimCSE's data set repository into data_dir; return where it lies.
 
     DataError: unknown name, no network, or a file that is not whole.
     """
-    source = manifest()["hub"]
-    if name not in source["files"]:
-        raise DataError(f"{name!r} is not known: choose from {', '.join(source['files'])}.")
-    file, is_archive = source["files"][name], name == "senteval"
+    repository, file, is_archive = manifest()["hub"]["repository"], file_of(name), name == "senteval"
     target = data_dir / ("senteval/downstream" if is_archive else file)
     bring = _unpack if is_archive else shutil.copy
-    return paths.made_once(target, lambda new: bring(_download(source["repository"], file), new), folder=is_archive)
+    return paths.made_once(target, lambda new: bring(_download(repository, file), new), folder=is_archive)
 
 
 def _unpack(downloaded: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from lib import paths
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import check_texts, expect_count, is_text, manifest, read_counted, read_table, suffixes
+from lib.data.files import expect_count, manifest, read_counted, read_table, suffixes
 
 SETS = ("demo", *manifest()["labelled"])
 
@@ -41,8 +41,7 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
         split: `train` or `test`, of the sets that have both.
 
     Raises:
-        DataError: unknown, missing, truncated, in another format, a text without a visible character, or with one label
-            or one text alone.
+        DataError: unknown, missing, truncated, in another format, or with one label alone.
     """
     known = manifest()["labelled"].get(name)
     if name == "demo":
@@ -54,8 +53,6 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
         expected = known["rows"][split]
         if len(files) == 2:
             texts, labels = (read_counted(file, expected) for file in files)
-            for number, text in enumerate(texts, start=1):
-                check_texts(f"{files[0]}, line {number}: the text", text)
         else:
             texts, labels = _read_table(files[0], known["header"])
             expect_count(files[0], len(texts), expected, "rows")
@@ -66,9 +63,8 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
         raise DataError(
             f"no texts with labels are called {name!r}: choose from {choices}, or give a .csv or .tsv file."
         )
-    if len(set(labels)) < 2 or len(set(texts)) < 2:
-        one = "label" if len(set(labels)) < 2 else "text"
-        raise DataError(f"{name}: {len(texts)} texts with one {one}: there is nothing to tell apart.")
+    if len(set(labels)) < 2:
+        raise DataError(f"{name}: {len(texts)} texts with one label: there is nothing to tell apart.")
     return LabelledTexts(Path(name).stem, tuple(texts), tuple(labels))
 
 
@@ -78,6 +74,6 @@ def _read_table(path: Path, header: Sequence[str]) -> tuple[list[str], list[str]
         found = rows[0][1] if rows else "nothing"
         raise DataError(f"{path}, line 1: the header must be {', '.join(header)}; got {found}.")
     for line, row in rows[1:]:
-        if len(row) != 2 or not all(map(is_text, row)):
+        if len(row) != 2 or not all(map(str.strip, row)):
             raise DataError(f"{path}, line {line}: expected a text and a label, got {row}.")
     return [row[0] for _, row in rows[1:]], [row[1].strip() for _, row in rows[1:]]

@@ -100,14 +100,12 @@ class _Translator:
             raise self._refusal(f"it {paths.PICKLED}" if paths.is_pickled(folder) else "it has no model.safetensors")
         if problem := paths.foreign_shard(paths.model_folder(self.source)):
             raise self._refusal(problem)
-        commit = paths.model_folder(self.source).name
-        self.fingerprint = f"{folder.name} {_digest(folder) if folder.is_dir() else commit}"
+        version = _digest(folder) if folder.is_dir() else paths.model_folder(self.source).name  # commit of the hub
+        self.fingerprint = f"{folder.name} {version}"
 
     def _refusal(self, reason: Exception | str) -> DataError:
         if "trust_remote_code" in str(reason):
             reason = "it needs code of its own, which is never run"
-        if "use_safetensors" in str(reason):
-            reason = f"it {paths.PICKLED}"
         return DataError(
             f"round-trip translation: no loadable model {self.name!r} in a folder, in the hub's cache or on the hub "
             f"({single_spaced(str(reason))[:240]}); name two sequence-to-sequence models, or choose another "

@@ -129,18 +129,18 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         _save(folder / "offsets.npy", np.cumsum([0, *lengths]))
 
     folder = cached(paths.cache() / "tokens" / key, write, folder=True)
+    sentences = len(corpus) * len(corpus.roles)  # and more where texts are split
     try:
         ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
         offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-        sentences, expected = len(offsets) - 1, len(corpus) * len(corpus.roles)
-        is_whole = (sentences >= expected if split else sentences == expected) and offsets[-1] == len(ids)
-    except (OSError, ValueError, EOFError, TypeError, IndexError):
+        is_whole = len(offsets) > sentences and offsets[-1] == len(ids)
+    except (OSError, ValueError, EOFError):
         is_whole = False
     if not is_whole:
         raise DataError(f"{folder} is damaged: delete it, it will be made again.")
     unknown = np.count_nonzero(ids == encoder.tokenizer.unk_token_id)
     added = len(encoder.tokenize([""])[0]) if unknown > len(ids) / 4 else 0  # [CLS], [SEP] and a prompt
-    if added and unknown > MOST_UNKNOWN * (len(ids) - added * sentences):
+    if added and unknown > MOST_UNKNOWN * (len(ids) - added * (len(offsets) - 1)):
         raise DataError(
             f"corpus {corpus.name!r}: more than {MOST_UNKNOWN:.0%} of its tokens are unknown to the tokenizer of the "
             "backbone; take a backbone made for this language or script."

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from lib.checks import DataError
-from lib.data.files import FETCH_AGAIN, check_texts, manifest, read_counted, read_lines, single_spaced
+from lib.data.files import FETCH_AGAIN, manifest, read_counted, single_spaced
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 EXPECTED_LINES: dict[str, int] = manifest()["transfer"]  # of each file, relative to senteval/downstream
@@ -75,8 +75,8 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
     """Read one of TRANSFER_TASKS from `<data_dir>/senteval/downstream`.
 
     Raises:
-        DataError: `name` is not a transfer task; a file is missing, has another number of lines than EXPECTED_LINES, a line
-            without a class, or one class alone.
+        DataError: `name` is not a transfer task; a file is missing, has another number of lines than EXPECTED_LINES, or a
+            line without a class.
     """
     if name not in TRANSFER_TASKS:
         raise DataError(f"{name!r} is not a transfer task: choose from {', '.join(TRANSFER_TASKS)}.")
@@ -85,33 +85,21 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
         ones, zeros = (
             read_counted(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name]
         )
-        if ones == zeros:
-            raise DataError(
-                f"{folder / _FOLD_FILES[name][0]} and the file of the other class hold the same: {FETCH_AGAIN}"
-            )
         texts, labels = [single_spaced(line) for line in ones + zeros], np.repeat([1, 0], [len(ones), len(zeros)])
         return TransferTask(name, "folds", Split(texts, None, labels), test=None, dev=None, pairs=False)
-    splits = {
-        part: _read(folder / file, EXPECTED_LINES[file], *_FORMATS[name]) for part, file in _SPLIT_FILES[name].items()
-    }
+    files = _SPLIT_FILES[name]
+    splits = {part: _read(folder / file, EXPECTED_LINES[file], *_FORMATS[name]) for part, file in files.items()}
     kind = "train_dev_test" if "dev" in splits else "train_test"
     return TransferTask(name, kind, splits["train"], splits["test"], splits.get("dev"), pairs=name == "MRPC")
 
 
 def _read(path: Path, expected: int, encoding: str, header: int, classes: tuple[str, ...], pattern: str) -> Split:
     lines = read_counted(path, expected, encoding=encoding, header=header)
-    for line in read_lines(path, encoding=encoding)[:header]:
-        if re.fullmatch(pattern, line):
-            raise DataError(f"{path}, line 1 holds texts where the names of the columns are expected: {FETCH_AGAIN}")
     rows = [re.fullmatch(pattern, line) for line in lines]
     for number, row in enumerate(rows, start=header + 1):
         if row is None or row["label"] not in classes:
             raise DataError(f"{path}, line {number}, is not in SentEval's format: {FETCH_AGAIN}")
-        texts = [row[name] for name in ("text1", "text2") if name in row.groupdict()]
-        check_texts(f"{path}, line {number}: a text", *texts)
     labels = np.array([classes.index(row["label"]) for row in rows], dtype=np.int64)
-    if len(rows) > 1 and len(set(labels.tolist())) == 1:
-        raise DataError(f"{path}: all {len(rows):,} lines are of class {rows[0]['label']}: {FETCH_AGAIN}")
     texts1 = [single_spaced(row["text1"]) for row in rows]
     texts2 = [single_spaced(row["text2"]) for row in rows] if "text2" in pattern else None
     return Split(texts1, texts2, labels)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib.checks import ConfigError, DataError
+from lib.checks import ConfigError
 from lib.data import Corpus, augment
 
 SENTENCE = "one two three four five"
@@ -75,22 +75,9 @@ def test_names(name, parsed):
 
 
 @pytest.mark.parametrize("name", ["", "crop", "crop(1)", "crop(0.1) ", "shuffle(0.1)", "round_trip(a)", "synonyms"])
-def test_other_names_are_refused_everywhere(name):
-    corpus = Corpus("x", (("a b",),))
-    for call in (
-        lambda: augment.parse(name),
-        lambda: augment.check(name),
-        lambda: augment.usable(name, "shuffle"),
-        lambda: augment.roles(corpus, name),
-        lambda: augment.augment_corpus(corpus, name, 0),
-    ):
-        with pytest.raises(ConfigError, match="is unknown: choose none, .*with two models"):
-            call()
-
-
-def test_what_needs_no_model_is_usable(capsys):
-    assert [augment.usable(name, "none") for name in ("shuffle", "crop(0.1)")] == ["shuffle", "crop(0.1)"]
-    assert capsys.readouterr().out == ""
+def test_other_names_are_refused(name):
+    with pytest.raises(ConfigError, match="is unknown: choose none, .*with two models"):
+        augment.usable(name, "shuffle")
 
 
 @pytest.mark.parametrize(
@@ -109,22 +96,7 @@ def test_a_corpus_becomes_anchors_and_positives_and_repeats_for_a_seed(sentences
 
 
 def test_more_than_sentences_is_kept_or_refused():
-    corpora = [Corpus("x", (("a b",),) * n) for n in (1, 2, 3)]
-    corpora.append(Corpus("x", (("a b",),) * 2, ("anchor", "negative")))
-    for corpus in corpora:
+    for corpus in (Corpus("x", (("a b",),) * 2), Corpus("x", (("a b",),) * 2, ("anchor", "negative"))):
         assert augment.augment_corpus(corpus, "none", 0) is corpus and augment.roles(corpus, "none") == corpus.roles
-    for corpus in corpora[1:]:
-        for call in (augment.roles, lambda corpus, name: augment.augment_corpus(corpus, name, 0)):
-            with pytest.raises(
-                ConfigError, match=f"'shuffle' needs plain sentences, but corpus 'x' holds {corpus.kind}"
-            ):
-                call(corpus, "shuffle")
-
-
-def test_a_text_without_words_is_refused_with_its_row():
-    corpus = Corpus("mine.csv", (("one two", " ", "three"),))
-    with pytest.raises(
-        DataError, match=r"'mine.csv', row 2: no words, so shuffle gives no second view: remove the row"
-    ):
-        augment.augment_corpus(corpus, "shuffle", 0)
-    assert augment.augment_corpus(corpus, "none", 0) is corpus
+        with pytest.raises(ConfigError, match=f"'shuffle' needs plain sentences, but corpus 'x' holds {corpus.kind}"):
+            augment.augment_corpus(corpus, "shuffle", 0)

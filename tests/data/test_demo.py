@@ -134,12 +134,7 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
         demo.docstring_sentences()
 
 
-def test_labelled_sentences():
-    for split in ("dev", "test"):
-        first, second, gold = demo.similarity(split)
-        assert len(first) == len(second) == len(gold) > 0 and 0 <= min(gold) < max(gold) <= 5
-    with pytest.raises(DataError, match="no split 'train': choose from dev, test"):
-        demo.similarity("train")
+def test_triples_and_topics():
     assert all(len(row) == 3 and all(row) for row in demo.triples())
     texts, labels = demo.topics()
     assert len(texts) == len(labels) > len(set(labels)) > 1

@@ -19,13 +19,24 @@ def test_lines_end_at_line_feeds_only(tmp_path, name):
 def test_encodings(tmp_path):
     (tmp_path / "a").write_bytes(b"caf\xe9\x85\n")
     assert files.read_lines(tmp_path / "a", encoding="latin-1") == ["caf\xe9\x85"]
-    with pytest.raises(DataError, match=r"a is not utf8 text \(line 1, byte 3 cannot be read\)"):
-        files.read_lines(tmp_path / "a")
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(DataError, match="a does not exist: check data_dir, or run `python -m lib.data fetch`"):
-        files.read_lines(tmp_path / "a")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "a.gz does not exist: check data_dir, or run `python -m lib.data fetch`"),
+        (gzip.compress(b"sentence\n" * 1000, mtime=0)[:-20], "truncated or damaged"),
+        (b"not gzip at all", "truncated or damaged"),
+        (gzip.compress(b"one\ncaf\xe9\n"), r"a.gz is not utf8 text \(see line 2\)"),
+        (gzip.compress("One.\nTwo.\n".encode("utf-16-le")), "is binary or UTF-16"),
+        (gzip.compress(b"One.\rTwo.\rThree.\n"), "carriage returns alone"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content, words):
+    if content is not None:
+        (tmp_path / "a.gz").write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        files.read_lines(tmp_path / "a.gz")
     with pytest.raises(DataError, match="is a folder"):
         files.read_lines(tmp_path)
 

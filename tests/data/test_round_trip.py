@@ -1,6 +1,10 @@
 """Round-trip translation: order, cache, resume, refusal; models whose output is known, and real classes of random weights."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +13,7 @@ import torch
 from lib import runs
 from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
-from lib.data import Corpus, augment, load_corpus, round_trip
+from lib.data import Corpus, augment, round_trip
 
 
 def marian(folder, sentences, seed):
@@ -123,121 +127,85 @@ def test_as_an_augmentation_it_replaces_the_text_or_makes_pairs(models, sentence
 
 def test_nothing_is_translated_before_everything_else_is_checked(models, corpus_file, tiny_bert, monkeypatch):
     monkeypatch.setattr(round_trip._Translator, "__call__", lambda self, texts: pytest.fail("it translates"))
-    there, back = models
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_length=16, batch_size=8)
-    runs.preflight(config.replace(augmentation=f"round_trip({there},{back})"))
-    wrong = config.replace(augmentation=f"round_trip_pairs({there},{back})", method="tncse")
-    with pytest.raises(ConfigError, match="tncse trains on the columns anchor"):
-        runs.run(wrong)
+    name = f"round_trip({models[0]},{models[1]})"
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_length=16, batch_size=8, augmentation=name)
+    runs.preflight(config)
     with pytest.raises(ConfigError, match="max_length"):
-        runs.run(config.replace(augmentation=f"round_trip({there},{back})", max_length=2000))
+        runs.run(config.replace(max_length=2000))
 
 
-def test_a_substitute_is_taken_and_said(models, capsys):
+def test_a_substitute_is_taken_and_said_unless_a_library_is_missing(models, capsys, monkeypatch):
+    from transformers import AutoTokenizer
+
     there, back = models
     assert augment.usable(f"round_trip({there},{back})", "shuffle") == f"round_trip({there},{back})"
     assert capsys.readouterr().out == ""
     assert augment.usable(f"round_trip({there},some/translator)", "shuffle") == "shuffle"
     assert "some/translator" in (said := capsys.readouterr().out) and "Here: shuffle." in said
-    with pytest.raises(DataError, match="some/translator"):
+    with pytest.raises(DataError, match="no loadable model 'some/translator'.*word_repetition"):
         augment.usable(f"round_trip({there},some/translator)", "")
-
-
-def test_a_missing_library_is_no_missing_model(models, monkeypatch):
-    from transformers import AutoTokenizer
 
     def fail(*args, **options):
         raise ImportError("MarianTokenizer requires the SentencePiece library")
 
     monkeypatch.setattr(AutoTokenizer, "from_pretrained", fail)
     with pytest.raises(ConfigError, match="needs a library: .*SentencePiece"):
-        augment.usable(f"round_trip({models[0]},{models[1]})", "shuffle")
+        augment.usable(f"round_trip({there},{back})", "shuffle")
 
 
-def test_without_the_models_it_refuses_in_one_sentence(tmp_path, models, tiny_bert):
-    with pytest.raises(DataError, match=r"no loadable model 'some/translator'.*word_repetition"):
-        round_trip.round_trip(["a"], "some/translator", models[1])
-    with pytest.raises(DataError, match="some/translator"):
-        augment.check(f"round_trip({models[0]},some/translator)")
-    augment.check(f"round_trip({models[0]},{models[1]})")
-    augment.check("word_repetition(0.2)")
-    with pytest.raises(DataError, match="a bert is no sequence-to-sequence model"):
-        round_trip.load(models[0], str(tiny_bert))
-    incomplete = tmp_path / "incomplete"
-    incomplete.mkdir()
-    (incomplete / "config.json").write_text(json.dumps({"model_type": "bart"}))
-    with pytest.raises(DataError, match="incomplete"):
-        round_trip.round_trip(["a"], models[0], str(incomplete))
+def changed(folder, name, **entries):
+    """Other entries in a file of JSON."""
+    (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | entries))
 
 
-def test_the_real_model_translates_its_text_and_a_truncated_one_is_refused(marians, sentences, tmp_path):
-    import shutil
-
-    texts = sentences[:12]
-    translated = round_trip.round_trip(texts, *marians)
-    assert len(translated) == 12 and translated != texts  # random weights: anything but the text
-    assert round_trip.round_trip(texts[:1], *marians) == translated[:1]
-    broken = tmp_path / "broken"
-    shutil.copytree(marians[0], broken)
-    weights = (broken / "model.safetensors").read_bytes()
-    (broken / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    with pytest.raises(DataError, match="no loadable model .*broken"):
-        round_trip.round_trip(texts, str(broken), marians[1])
-    path = broken / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"transformers_weights": "pytorch_model.bin"}))
-    with pytest.raises(DataError, match="names a file of weights .transformers_weights., which is not read"):
-        round_trip.round_trip(texts, str(broken), marians[1])
+def halve(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def test_another_tokenizer_beside_the_same_weights_is_another_model(marians, tmp_path):
-    import shutil
-
-    changed = tmp_path / "model"  # the same folder name
-    shutil.copytree(marians[0], changed)
-    assert round_trip._Translator(str(changed)).fingerprint == round_trip._Translator(marians[0]).fingerprint
-    path = changed / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model_max_length": 77}))
-    assert round_trip._Translator(str(changed)).fingerprint != round_trip._Translator(marians[0]).fingerprint
-
-
-def test_the_text_of_a_task_can_be_translated_too(models, corpus_file, tmp_path):
-    corpus = load_corpus(f"{corpus_file}+demo", tmp_path, size=3)
-    assert len(augment.augment_corpus(corpus, f"round_trip({models[0]},{models[1]})", 0)) == len(corpus) > 100
-
-
-def test_a_model_that_wants_a_language_or_a_task_beside_the_text_is_refused(marians, tmp_path, monkeypatch):
-    import shutil
-
-    from transformers import MarianTokenizer
-
-    folder = shutil.copytree(marians[0], tmp_path / "tasks")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"task_specific_params": {"translation": {"prefix": "x"}}}))
-    with pytest.raises(DataError, match="wants a language or a task"):
-        round_trip.load(marians[0], str(folder))
-    monkeypatch.setattr(MarianTokenizer, "src_lang", "en", raising=False)  # what tokenizers of many languages have
-    with pytest.raises(DataError, match="wants a language or a task"):
-        round_trip.load(*marians)
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda folder: (folder / "config.json").write_text('{"model_type": "bert"}'),
+            "is no sequence-to-sequence model",
+        ),
+        (lambda folder: halve(folder / "model.safetensors"), "no loadable model .*broken"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "it has no model.safetensors"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), "no loadable model .*broken"),
+        (
+            lambda folder: changed(folder, "config.json", transformers_weights="pytorch_model.bin"),
+            "names a file of weights .transformers_weights., which is not read",
+        ),
+        (
+            lambda folder: changed(folder, "config.json", task_specific_params={"translation": {"prefix": "x"}}),
+            "wants a language or a task",
+        ),
+    ],
+)
+def test_a_model_that_cannot_translate_is_refused(marians, tmp_path, damage, words):
+    broken = shutil.copytree(marians[0], tmp_path / "broken")
+    damage(broken)
+    with pytest.raises(DataError, match=words):
+        round_trip.round_trip(["a"], str(broken), marians[1])
 
 
-def test_models_of_the_hub_are_known_by_their_commit(models, marians, sentences, hub):
+def test_a_model_is_known_by_its_content_or_its_commit_and_translates(marians, sentences, hub, tmp_path):
+    folder = shutil.copytree(marians[0], tmp_path / "model")  # the same folder name
+    own = [round_trip._Translator(str(path)).fingerprint for path in (folder, marians[0])]
+    changed(folder, "tokenizer_config.json", model_max_length=77)
     name = hub(marians[0], "some/there")
-    first, folder = round_trip.load(name, name)[0].fingerprint, round_trip.load(*marians)[0].fingerprint
-    assert "c0ffee" in first and first != folder
+    first = round_trip._Translator(name).fingerprint
+    assert own[0] == own[1] != round_trip._Translator(str(folder)).fingerprint and "c0ffee" in first
     hub(marians[0], "some/there", commit="decade")
-    assert round_trip.load(name, name)[0].fingerprint == first.replace("c0ffee", "decade")
-    translated = round_trip.round_trip(sentences[:3], name, name)
-    assert all(translated) and not set(translated) & set(sentences[:3])
+    assert round_trip._Translator(name).fingerprint == first.replace("c0ffee", "decade")
+    translated = round_trip.round_trip(sentences[:3], name, marians[1])
+    assert all(translated) and not set(translated) & set(sentences[:3])  # random weights: anything but the text
+    assert round_trip.round_trip(sentences[:1], name, marians[1]) == translated[:1]
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
 @pytest.mark.process
 def test_code_beside_a_model_never_runs(marians, tmp_path, file):
-    import os
-    import shutil
-    import subprocess
-    import sys
-
     folder, marker = shutil.copytree(marians[0], tmp_path / "foreign"), tmp_path / "it ran"
     foreign = f"open({str(marker)!r}, 'w')\nclass Config: pass\nclass Tokenizer: pass\nclass Model: pass\n"
     (folder / "foreign.py").write_text(foreign)
@@ -245,7 +213,7 @@ def test_code_beside_a_model_never_runs(marians, tmp_path, file):
     new = {"model_type": "foreign", "auto_map": classes}
     if file == "tokenizer_config.json":
         new = {"tokenizer_class": "Foreign", "auto_map": {"AutoTokenizer": ["foreign.Tokenizer", None]}}
-    (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | new))
+    changed(folder, file, **new)
     code = (
         "import sys; from lib.checks import DataError; from lib.data import augment\n"
         "try: augment.check(f'round_trip({sys.argv[1]},{sys.argv[1]})')\n"

@@ -20,20 +20,11 @@ def data_dir(tmp_path, monkeypatch):
     counts = {
         "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
         "sts_tables": {
-            "STS-B": {
-                "header": 0,
-                "fields": [7, 9],
-                "columns": [5, 6, 4],
-                "scale": [0, 5],
-                "splits": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
-            },
-            "SICK-R": {
-                "header": 1,
-                "fields": [5],
-                "columns": [1, 2, 3],
-                "scale": [1, 5],
-                "splits": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
-            },
+            name: files.manifest()["sts_tables"][name] | {"splits": splits}
+            for name, splits in {
+                "STS-B": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
+                "SICK-R": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
+            }.items()
         },
     }
     monkeypatch.setattr("lib.data.sts.manifest", lambda: counts)
@@ -71,14 +62,8 @@ def test_splits_and_the_two_sick_protocols(data_dir):
     assert load_sts(data_dir, "SICK-R").gold.tolist() == [4.5]
     both = load_sts(data_dir, "SICK-R", "all")
     assert both.gold.tolist() == [2.5, 3.5, 4.5] and both.protocol.startswith("MTEB")
-    for name, split in [
-        ("STS-B", "trial"),
-        ("STS15", "dev"),
-        ("SICK-R", "dev"),
-        ("demo", "train"),
-        ("STS17", "test"),
-    ]:
-        with pytest.raises(DataError):
+    for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
+        with pytest.raises(DataError, match="choose from"):
             load_sts(data_dir, name, split)
 
 
@@ -87,35 +72,15 @@ def test_splits_and_the_two_sick_protocols(data_dir):
     [
         ("STS/STS15-en-test/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2: 'x' is not a gold score"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\n0_1\n\n", "line 2: '0_1' is not a gold score"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\n٣\n\n", "line 2: '٣' is not a gold score"),
-        ("STS/STS15-en-test/STS.input.a.txt", "a b\nd\te\nf\tg\n", "line 1: 1 tab-separated"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2: 'x' is no gold score"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n5.5\n", "line 3: '5.5' is no gold score between 0 and 5"),
+        ("STS/STS15-en-test/STS.gs.a.txt", "nan\n\n5\n", "line 1: 'nan' is no gold score between 0 and 5"),
+        ("STS/STS15-en-test/STS.input.a.txt", "1\ta\tb\nd\te\nf\tg\n", "line 1: 3 tab-.* fields, expected 2 or 4"),
         ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
+        ("STS/STSBenchmark/sts-test.csv", "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2, "line 1: 8 .* fields, expected 7 or 9"),
         ("SICK/SICK_test.txt", "header\n", "expected 1 lines after the header, found 0"),
         ("SICK/SICK_test.txt", "header\n1\ta\tb\n", "line 2: 3 tab-separated fields, expected 5"),
-        ("SICK/SICK_test.txt", "header\n1\ta\tb\t3\tX\tmore\n", "line 2: 6 tab-separated fields, expected 5"),
-        ("SICK/SICK_test.txt", "header\n1\ta\tb\t0.5\tX\n", "line 2: the gold score 0.5 is not between 1 and 5"),
-        (
-            "STS/STS15-en-test/STS.input.a.txt",
-            "1\ta\tb\nd\te\nf\tg\n",
-            "line 1: 3 tab-separated fields, expected 2 or 4",
-        ),
-        ("STS/STS15-en-test/STS.input.a.txt", "a\t \nd\te\nf\tg\n", "line 1: the second sentence has no visible"),
-        (
-            "STS/STS15-en-test/STS.input.a.txt",
-            "\u200b\u200d\tb\nd\te\nf\tg\n",
-            "line 1: the first sentence has no visible",
-        ),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n5.5\n", "line 3: the gold score 5.5 is not between 0 and 5"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "-1\n\n5\n", "line 1: the gold score -1 is not"),
-        ("STS/STS15-en-test/STS.gs.b.c.txt", "3\n3.0\n", "all 2 gold scores are 3, which ranks nothing"),
-        (
-            "STS/STSBenchmark/sts-test.csv",
-            "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2,
-            "line 1: 8 tab-separated fields, expected 7 or 9",
-        ),
-        ("STS/STSBenchmark/sts-test.csv", "g\tf\ty\ti\t2\ts\tt\n" * 2, "all 2 gold scores are 2"),
+        ("SICK/SICK_test.txt", "header\n1\ta\tb\t0.5\tX\n", "line 2: '0.5' is no gold score between 1 and 5"),
     ],
 )
 def test_a_truncated_or_malformed_file_is_named(data_dir, file, content, words):
