@@ -22,13 +22,10 @@ from safetensors.torch import load_file, save_file
 from lib import command, figures, paths, runs
 from lib.batch import execute, jobs
 from lib.batch.parameters import declared, read_assignment, read_file, read_text
-from lib.checks import ConfigError, DataError, EncoderError, fit, refusal
+from lib.checks import ConfigError, DataError, EncoderError, fit
 from lib.config import RunConfig
 from lib.data import __main__ as data_command
-from lib.data import exemplars, load_corpus, load_sts, load_transfer
-from lib.data.files import read_lines
-from lib.data.labelled import load_labelled
-from lib.data.retrieval import load_captions, load_retrieval
+from lib.data import load_corpus, load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.evaluation import evaluate_sts
@@ -171,11 +168,11 @@ def test_notebooks_that_are_none(tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match="no cell tagged 'parameters'"):
         declared(path)
-    with pytest.raises(ConfigError, match="File name too long. give a shorter name|cannot be read or written") as caught:
+    with pytest.raises(
+        ConfigError, match="File name too long. give a shorter name|cannot be read or written"
+    ) as caught:
         declared(tmp_path / LONG)
     one_sentence(caught)
-
-
 
 
 def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
@@ -202,11 +199,11 @@ def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, 
 
 CORPORA = [
     ("a.csv", "a cat,a dog\nred house,blue house\n", "line 1 is a header, and 'a cat' is no name"),
-    ("a.csv", "text,label\ngood film,pos\nbad film,neg\n", "column 'label' is no text by its name"),
-    ("a.csv", "sent0,sent1\na b,\nc d,\n", "all 2 rows of 'sent1' are the same"),
+    ("a.csv", "text,label\ngood film,pos\nbad film,neg\n", "'label' is no name of a column of text"),
+    ("a.csv", "sent0,sent1\na b,\nc d,\n", "all 2 rows of 'sent1' are numbers or signs alone"),
     ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
-    ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as a text"),
-    ("a.csv", "sent0,sent0\na b,c d\ne f,g h\n", "two columns are called 'sent0'"),
+    ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as positive"),
+    ("a.csv", "sent0,neg1\na b,c d\ne f,g h\n", "the column 'neg1' would be trained on as positive"),
 ]
 
 
@@ -216,15 +213,6 @@ def test_texts_that_are_none_are_named(tmp_path, name, text, words):
     with pytest.raises(DataError, match=words) as caught:
         load_corpus(name, tmp_path)
     assert name in one_sentence(caught)
-
-
-def test_a_file_that_is_named_twice_counts_once(tmp_path):
-    (tmp_path / "a.txt").write_text(LINES)
-    (tmp_path / "link.txt").symlink_to("a.txt")
-    corpus = load_corpus("a.txt,./a.txt,link.txt,*.txt", tmp_path)
-    assert len(corpus) == 40
-    with pytest.raises(DataError, match="corpus_size -1 is no number of rows"):
-        corpus.sample(-1, 0)
 
 
 def test_good_tables_stay_good(tmp_path):
@@ -252,8 +240,7 @@ def test_good_tables_stay_good(tmp_path):
         ("hub:", "'' is no name of the hub"),
         ("hub:/etc", "'/etc' is no name of the hub"),
         ("hub:../x:a", "is no name of the hub"),
-        ("a.txt+STS99", "STS task 'STS99' is unknown"),
-        ("demo-triples+nonsense", "STS task 'nonsense' is unknown"),
+        ("a.txt+STS99", "an STS task"),
         ("~nosuchuser/a.txt", "home folder of nobody"),
         ("link.txt", "no such file|Too many levels"),
         ("pipe.txt", "no such file"),
@@ -273,77 +260,6 @@ def test_the_name_of_a_file_is_taken_as_it_is(tmp_path, name):
     (tmp_path / name).write_text(LINES)
     for spec in (name, str(tmp_path / name)):
         assert len(load_corpus(spec, tmp_path)) == 40
-
-
-def test_files_that_cannot_be_read_say_why(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "file").write_text("x")
-    for name, words in (
-        ("pipe", "is a pipe or a device"),
-        ("loop", "Too many levels of symbolic links.*a link leads back to itself"),
-        ("file/below", "Not a directory"),
-        (LONG, "File name too long.*give a shorter name"),
-    ):
-        with pytest.raises(DataError, match=words):
-            read_lines(tmp_path / name)
-    with pytest.raises(DataError, match="converted to UTF-8, and is distributed as Latin-1"):
-        (tmp_path / "utf8").write_text("café\nplain\n", encoding="utf8")
-        read_lines(tmp_path / "utf8", encoding="latin-1")
-    assert "Permission denied): change its permissions" in refusal(PermissionError(errno.EACCES, "x", "/a"))
-
-
-def collection(folder, corpus, queries, qrels):
-    (folder / "toy" / "qrels").mkdir(parents=True, exist_ok=True)
-    (folder / "toy" / "corpus.jsonl").write_text(corpus)
-    (folder / "toy" / "queries.jsonl").write_text(queries)
-    (folder / "toy" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
-    return load_retrieval(folder, str(folder / "toy"))
-
-
-TEXT = '{"_id": "1", "text": "a dog"}\n{"_id": "2", "text": "a cat"}\n'
-COLLECTIONS = [
-    (TEXT, TEXT, "1\t1\t-5\n", "all grades of query '1' are below 0"),
-    (TEXT, TEXT, "1\t1\t0\n2\t1\t0\n", "all grades are 0"),
-    (TEXT, TEXT, "1\t1\t1000000000\n", "line 2: expected query, document and a whole number"),
-    (TEXT, TEXT, "1\t1\t" + "9" * 5000 + "\n", "line 2: expected query"),
-    (TEXT, TEXT, "1\t1\t1\n1\t1\t0\n", "query '1' and document '1' have two grades"),
-    ('{"_id": "\\ud800", "text": "a"}\n', TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
-    ('{"_id": "1", "text": "\\ud800"}\n', TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
-    ("[" * 100_000 + "\n", TEXT, "1\t1\t1\n", "corpus.jsonl, line 1: expected a JSON object"),
-    (TEXT, TEXT.replace("a dog", "\u200b"), "1\t1\t1\n", "queries.jsonl: query '1' has no visible character"),
-]
-
-
-@pytest.mark.parametrize(("corpus", "queries", "qrels", "words"), COLLECTIONS, ids=range(len(COLLECTIONS)))
-def test_collections_that_cannot_be_scored(tmp_path, corpus, queries, qrels, words):
-    with pytest.raises(DataError, match=words) as caught:
-        collection(tmp_path, corpus, queries, qrels)
-    one_sentence(caught)
-
-
-def test_tables_of_labels_and_captions_that_tell_nothing_apart(tmp_path):
-    cases = {
-        "text,label\nx y,a\nx y,b\n": "2 texts with one text",
-        "text,label\nx,a\ny, a\n": "2 texts with one label",
-        "text,label\n\u200b,a\ny,b\n": "line 2: expected a text and a label",
-    }
-    for text, words in cases.items():
-        (tmp_path / "a.csv").write_text(text)
-        with pytest.raises(DataError, match=words):
-            load_labelled(tmp_path, "a.csv")
-    for text in ("image\tcaption1\tcaption2\na.jpg\tA dog.\tIt runs.\n", "a.jpg\t\u200b\tA dog runs.\n"):
-        (tmp_path / "c.tsv").write_text(text)
-        with pytest.raises(DataError, match="line 1: expected a picture's name.*and no header"):
-            load_captions(tmp_path / "c.tsv")
-    (tmp_path / "w.csv").write_text("word,count\n\nthe,3\n,1\n")
-    with pytest.raises(DataError, match="expected a table word,count"):
-        exemplars.load_words(str(tmp_path / "w.csv"))
-    with pytest.raises(DataError, match="'XX' is not a transfer task"):
-        load_transfer(tmp_path, "XX")
-    with pytest.raises(DataError, match="does not exist|Not a directory"):
-        (tmp_path / "senteval").write_text("a file")
-        load_transfer(tmp_path, "MR")
 
 
 # --- Encoders ---
