@@ -60,3 +60,9 @@ def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
         kinds = {type(m) for m in model.modules() if isinstance(m, nn.Dropout)}
         assert kinds == {Dropout}
     assert not any(m.training for m in backbone.modules())
+
+
+def test_the_rates_nothing_and_everything():
+    x = torch.randn(10, 10)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert torch.equal(dropout(x, 1.0), torch.zeros(10, 10))

@@ -106,3 +106,14 @@ def test_further_files_are_fetched_for_a_hub_name_only(tiny_bert, monkeypatch):
     saved.fetch("user/model", [])
     saved.fetch(tiny_bert, ["heads.safetensors"])
     assert asked == [("user/model", {"allow_patterns": ["heads.safetensors"]})]
+
+
+def test_the_seed_decides_a_fresh_head_which_leaves_the_backbone_as_it_is(backbone):
+    before = copy.deepcopy(backbone)
+    weights = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        weights.append(parts(fresh_mlm_head(backbone))[0].weight)
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+    assert backbone.config.to_dict() == before.config.to_dict()
+    assert all(torch.equal(tensor, before.state_dict()[name]) for name, tensor in backbone.state_dict().items())
