@@ -68,10 +68,7 @@ def load_training_head(folder: Path) -> nn.Module:
     """
     path = folder / TRAINING_HEAD
     if not path.is_file():
-        raise EncoderError(
-            f"{folder} holds no {TRAINING_HEAD}: its encoder was trained without a projection of training only, or before "
-            "these were kept (delete the run's folder to train it again)."
-        )
+        raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: no projection of training only was kept there.")
     weights = load_file(path)
     if "weight" in weights:
         head: nn.Module = nn.Linear(weights["weight"].size(1), len(weights["weight"]))

@@ -119,13 +119,11 @@ def build(
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
-    Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` every output is the token's
-    own vector plus averages over the sentence. [CLS] has no word vector of its own and becomes their average: a usable,
-    strongly anisotropic sentence embedding before any training, and a start from which masked-language modelling does
-    not have to find the meaning of words first. The average gives a piece with share p of the text, in the first layer,
-    about the square of the weight a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx):
-    LayerNorm would take the weight from the vectors, so the first dimension holds its logarithm and attention reads it
-    there. The MLM head is there too.
+    Word embeddings are PPMI vectors, and with `average_layers` every output is the token's own vector plus averages over
+    the sentence. [CLS] has no word vector of its own and becomes their average: a usable, strongly anisotropic sentence
+    embedding before any training. The average gives a piece with share p of the text about the square of the weight
+    a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx): LayerNorm would take the weight from
+    the vectors, so the first dimension holds its logarithm and attention reads it there. The MLM head is there too.
 
     Args:
         sentences: the corpus.

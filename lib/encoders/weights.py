@@ -38,7 +38,7 @@ def fault(model: nn.Module, report: dict[str, Any]) -> str:
         )
     if broken := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
-    return ""
+    return "" if model.get_input_embeddings().weight.any() else "all its word vectors are 0; the file is damaged"
 
 
 def check_vectors(encoder: Any, name: str) -> None:
