@@ -14,9 +14,9 @@ import numpy as np
 from torch import nn
 
 from lib import paths
-from lib.checks import DataError, EncoderError
+from lib.checks import EncoderError
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.saved import OUR_MODULE, check_nothing_else, write_json
+from lib.encoders.saved import OUR_MODULE, save_whole, write_json
 from lib.encoders.sentence_encoder import SentenceEncoder, listed
 from lib.encoders.weights import check_vectors
 
@@ -62,12 +62,7 @@ class EncoderSum(nn.Module):
 
         sentence-transformers knows no sum of models: there it needs this project installed, see `lib.encoders.export`.
         """
-        folder = paths.check_no_run_around(paths.expanded(folder))
-        if os.path.lexists(folder) and not (folder / LIST).is_file():
-            raise EncoderError(f"{folder} exists and is no saved ensemble: choose another folder, nothing was written.")
-        with paths.whole_folder(folder) as path:
-            self.write_files(path)
-            check_nothing_else(folder, path)
+        save_whole(self.write_files, Path(folder), LIST)
 
     def write_files(self, folder: Path) -> None:
         """The files of `save`, into a folder that is there."""
@@ -123,38 +118,19 @@ def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[fl
     return EncoderSum(members, factors)
 
 
-def _listed(path: Path) -> tuple[list[str], list[float]]:
-    """Names of the folders and weights of a saved ensemble: plain names beside the list, finite numbers, none 0."""
-    try:
-        listed = paths.read_json(path)
-        names, weights = listed["encoders"], [float(weight) for weight in listed["weights"]]
-        inside = [(path.parent / name).resolve().parent == path.parent.resolve() for name in names]
-        plain = isinstance(names, list) and names and all(inside) and all(Path(name).name == name for name in names)
-        right = plain and len(names) == len(weights) and np.isfinite(weights).all() and all(weights)
-    except (DataError, ValueError, TypeError, KeyError, OSError, OverflowError, RuntimeError):  # a loop of links
-        right = False
-    if not right:
-        raise EncoderError(
-            f"{path} is no list of encoders: it needs `encoders`, names of folders beside it, and `weights`, as many "
-            "finite numbers that are not 0; correct it or save the ensemble again."
-        )
-    return names, weights
-
-
 def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | EncoderSum:
     """A saved ensemble, or what SentenceEncoder.from_pretrained loads; options as there.
 
     Raises:
+        DataError: its list cannot be read.
         EncoderError: a listed encoder is missing or cannot be loaded, or the sum gives no vectors.
     """
     places = (paths.expanded(path_or_id), paths.root() / path_or_id)
     folder = next((place for place in places if os.path.isfile(place / LIST)), None)
     if folder is None:
         return SentenceEncoder.from_pretrained(path_or_id, **options)
-    names, weights = _listed(folder / LIST)
-    folders = [folder.resolve() / name for name in names]
-    if missing := [part.name[:100] for part in folders if not os.path.isdir(part)]:
-        raise EncoderError(f"ensemble {str(path_or_id)!r} is incomplete: its folder lacks {', '.join(missing)}.")
-    total = EncoderSum([SentenceEncoder.from_pretrained(part, **options) for part in folders], weights)
+    listed = paths.read_json(folder / LIST)
+    members = [SentenceEncoder.from_pretrained(folder.resolve() / name, **options) for name in listed["encoders"]]
+    total = EncoderSum(members, listed["weights"])
     check_vectors(total, f"ensemble {str(path_or_id)!r}")
     return total

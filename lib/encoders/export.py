@@ -92,11 +92,8 @@ class EncoderModule(InputModule):
         """From a folder, or from a model of the hub. options: token, cache_folder, revision and local_files_only count."""
         folder = Path(model_name_or_path)
         if not folder.is_dir():
-            known = {name: options.get(name) for name in ("token", "revision")}
-            known |= {
-                "cache_dir": options.get("cache_folder"),
-                "local_files_only": bool(options.get("local_files_only")),
-            }
+            known = {name: options.get(name) for name in ("token", "revision", "local_files_only")}
+            known["cache_dir"] = options.get("cache_folder")
             folder = Path(snapshot_download(model_name_or_path, allow_patterns=FILES, **known))
         return cls(ensemble.load(folder / subfolder, device="cpu"))
 

@@ -68,10 +68,7 @@ def load_training_head(folder: Path) -> nn.Module:
     """
     path = folder / TRAINING_HEAD
     if not path.is_file():
-        raise EncoderError(
-            f"{folder} holds no {TRAINING_HEAD}: its encoder was trained without a projection of training only, or before "
-            "these were kept (delete the run's folder to train it again)."
-        )
+        raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: no projection of training only was kept there.")
     weights = load_file(path)
     if "weight" in weights:
         head: nn.Module = nn.Linear(weights["weight"].size(1), len(weights["weight"]))
@@ -117,19 +114,16 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
     """
     if shard := paths.foreign_shard(paths.model_folder(source)):
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {shard}.")
+    options = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
     try:
-        form = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
         model, report = AutoModelForMaskedLM.from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, **form
+            source, trust_remote_code=False, use_safetensors=True, **options
         )
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error, source)}.") from error
-    missing = report["missing_keys"]
-    if any(not key.startswith(f"{model.base_model_prefix}.") for key in missing):
+    if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
-    if missing:
-        raise ConfigError(f"{what} {source!r} lacks {len(missing)} of its weights, the first is {min(missing)}.")
-    if problem := fault(model, report, source):
+    if problem := fault(model, report):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 
@@ -213,8 +207,7 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
         try:
             late.load_state_dict(load_file(saved))
         except (RuntimeError, SafetensorError) as error:
-            reason = " ".join(str(error).split())[:200]
-            raise ConfigError(f"{saved} does not hold {count} layers of this shape: {reason}") from error
+            raise ConfigError(f"{saved} does not hold {count} layers of this shape.") from error
         return late.float()
     for module in late.modules():
         if isinstance(module, nn.Linear):

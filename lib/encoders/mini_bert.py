@@ -14,7 +14,6 @@ import shutil
 import string
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ RARE = 1e-5  # share of the text below which a character beyond ASCII is no word
 SMOOTHING = 1e-3  # a in the weight a / (a + p) of a piece with share p of the text
 LOGARITHM = 0.12  # of its logarithm, in the first dimension of the embeddings: -0.5 for the most frequent pieces
 GAIN = 1.0  # of that dimension, about 2 times the logarithm after LayerNorm, in the attention scores
-STAND_IN_ROWS = 2_000  # of the text, from which a stand-in takes its vocabulary
+STAND_IN_ROWS = 20_000  # of the text, from which a stand-in takes its vocabulary
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
@@ -120,13 +119,11 @@ def build(
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
-    Word embeddings are PPMI vectors at standard deviation 0.06, and with `average_layers` every output is the token's
-    own vector plus averages over the sentence. [CLS] has no word vector of its own and becomes their average: a usable,
-    strongly anisotropic sentence embedding before any training, and a start from which masked-language modelling does
-    not have to find the meaning of words first. The average gives a piece with share p of the text, in the first layer,
-    about the square of the weight a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx):
-    LayerNorm would take the weight from the vectors, so the first dimension holds its logarithm and attention reads it
-    there. The MLM head is there too.
+    Word embeddings are PPMI vectors, and with `average_layers` every output is the token's own vector plus averages over
+    the sentence. [CLS] has no word vector of its own and becomes their average: a usable, strongly anisotropic sentence
+    embedding before any training. The average gives a piece with share p of the text about the square of the weight
+    a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx): LayerNorm would take the weight from
+    the vectors, so the first dimension holds its logarithm and attention reads it there. The MLM head is there too.
 
     Args:
         sentences: the corpus.
@@ -147,25 +144,16 @@ def build(
         check_range(name, size, 1)
     if hidden % heads:
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
-    if vocabulary <= hidden:
-        raise ConfigError(f"vocabulary {vocabulary:,} must be more than the {hidden} dimensions of hidden.")
     parameters = (vocabulary + max_positions) * hidden + layers * (4 * hidden**2 + 2 * hidden * intermediate)
     if 16 * parameters > psutil.virtual_memory().available:  # weights, gradient and Adam's two moments
-        raise ConfigError(
-            f"a BERT of {layers} layers with hidden {hidden}, intermediate {intermediate}, {vocabulary:,} word pieces and "
-            f"{max_positions:,} positions has {parameters:.1e} parameters, too many for the free memory: take smaller sizes."
-        )
+        raise ConfigError(f"{parameters:.1e} parameters are too many for the free memory: take smaller sizes.")
     quiet()
     folder = Path(folder)
     pieces = train_vocabulary(sentences, vocabulary)
-    if len(pieces) > vocabulary:
+    if not hidden < len(pieces) <= vocabulary:
         raise ConfigError(
-            f"vocabulary {vocabulary:,} is too small: special tokens and single characters alone are {len(pieces):,}."
-        )
-    if len(pieces) <= hidden:
-        raise ConfigError(
-            f"{len(sentences):,} sentences give {len(pieces):,} word pieces, too few for vectors of {hidden} "
-            "dimensions: take more text or a smaller hidden."
+            f"{len(sentences):,} sentences give {len(pieces):,} word pieces, which must be more than hidden ({hidden:,}) and "
+            f"at most vocabulary ({vocabulary:,}): change these, or take more text."
         )
     numbers = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
@@ -240,16 +228,10 @@ def start(corpus: Corpus, **shape: Any) -> Path:
 
 
 def stand_in(corpus: Corpus, **shape: Any) -> Path:
-    """A random BERT of this shape in about a second, for checks before `start` is built: its vocabulary comes from a
-    sample of the corpus.
-
-    Raises:
-        ConfigError: see `build`; the whole corpus is read before too little text is said to be the reason.
-    """
-    for rows in (STAND_IN_ROWS, 10 * STAND_IN_ROWS):
-        if rows < len(corpus):
-            with suppress(ConfigError):
-                return start(corpus.sample(rows, seed=0), **shape | {"averaging": False})
+    """A random BERT of this shape in a few seconds, for checks before `start` is built: its vocabulary comes from a sample
+    of the corpus. Raises ConfigError as `build` does."""
+    if len(corpus) > STAND_IN_ROWS:
+        corpus = corpus.sample(STAND_IN_ROWS, seed=0)
     return start(corpus, **shape | {"averaging": False})
 
 
@@ -264,11 +246,9 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         dropout: written into the configuration; one epoch of pre-training goes without, contrastive training needs it.
 
     Raises:
-        ConfigError: no saved encoder there, the folder exists, or a weight does not fit half precision.
+        ConfigError: the folder exists, or a weight does not fit half precision.
     """
     source, folder = Path(source), paths.expanded(folder)
-    if not (source / "config.json").is_file():
-        raise ConfigError(f"{source} holds no saved encoder (config.json is missing).")
     if folder.exists():
         raise ConfigError(f"{folder} exists: choose another folder, nothing was written.")
     with paths.whole_folder(folder) as copy:

@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -24,20 +24,19 @@ from lib.encoders.heads import projection_head
 from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.weights import FILES, fault, oversized, reason
+from lib.encoders.weights import fault, reason
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "sentencepiece.bpe.model")
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
-# Further names in the folders of encoders, of ours and of other versions.
+# Names in the folders of encoders, of ours and of other versions.
 PART_OF_AN_ENCODER = re.compile(
-    r".*\.safetensors(\.index\.json)?|merges\.txt|README\.md|config_sentence_transformers\.json|ensemble\.json|(generation_)?config\.json"
+    r".*\.safetensors(\.index\.json)?|README\.md|merges\.txt|vocab\.(txt|json)|sentencepiece\.bpe\.model|(config|"
+    r"generation_config|config_sentence_transformers|ensemble|tokenizer(_config)?|special_tokens_map|added_tokens)\.json"
 )
-LONGEST_HUB_NAME = 96  # characters of a name and of its user, as the hub has it
-# The steps that are read, and where; their classes have other packages in other versions.
-STEPS = {("Transformer", "."), ("Pooling", "1_Pooling"), ("Dense", "2_Dense")}
+# The steps of sentence-transformers that are read, and their files; their classes have other packages in other versions.
+STEPS = {"Transformer": "config.json", "Pooling": "1_Pooling/config.json", "Dense": "2_Dense/config.json"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
@@ -54,24 +53,23 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
         return str(MINI_BERT), True
     for folder in (paths.expanded(text), paths.root() / text) if text else ():
         if os.path.isdir(folder):
+            is_model = (folder / "config.json").is_file()
             foreign = paths.foreign_shard(folder)
             problems = {
                 paths.PICKLED: paths.is_pickled(folder),
-                f"cannot be loaded: {foreign}": bool(foreign),
-                "is an adapter alone: merge it into its model first (`merge_and_unload` in peft)": (
-                    (folder / "adapter_config.json").is_file() and not os.path.lexists(folder / "config.json")
-                ),
+                f"cannot be loaded: {foreign}": foreign,
                 "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
                 "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir()
-                and not (folder / "config.json").exists(),
+                and not is_model,
             }
             if problem := next((text for text, is_so in problems.items() if is_so), ""):
                 raise EncoderError(f"{what} {text!r} {problem}.")
             return str(folder), True
-    if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", text) and len(text) <= LONGEST_HUB_NAME:
-        return text, False
-    shown = text if len(text) <= 200 else f"{text[:200]}..."
-    raise EncoderError(f"{what} {shown!r} is neither an existing folder nor a hub name like 'user/model'.")
+    try:
+        validate_repo_id(text)
+    except HFValidationError:
+        raise EncoderError(f"{what} {text!r} is neither an existing folder nor a hub name like 'user/model'.") from None
+    return text, False
 
 
 def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
@@ -86,71 +84,64 @@ def load_backbone(
     path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, attention: str, what: str = "backbone"
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
-    if sys.flags.optimize > 1:
-        raise EncoderError(
-            "Python runs without doc strings (PYTHONOPTIMIZE=2 or -OO), and transformers reads its own while it loads a "
-            "model: unset PYTHONOPTIMIZE."
-        )
     quiet()
-    name, (source, local) = str(path_or_id), locate(path_or_id, what)
-    options = {"local_files_only": local, "trust_remote_code": False}
+    name, (source, local) = f"{what} {str(path_or_id)!r}", locate(path_or_id, what)
     try:
         modules = read_modules(source, local)
-        config = AutoConfig.from_pretrained(source, **options)
-        if config.model_type not in MODEL_TYPES:
-            raise ValueError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}")
-        if config.add_cross_attention:
-            raise ValueError("add_cross_attention is set in its config.json, as in a decoder; set it to false")
-        if problem := oversized(config, source):
-            raise EncoderError(f"{problem}.")
-        if dropout is not None:
-            config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
-        form = {"add_pooling_layer": has_pooler, "attn_implementation": attention, "dtype": torch.float32}
-        form |= {"ignore_mismatched_sizes": True}  # reported below
-        backbone, report = AutoModel.from_pretrained(
-            source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
+        backbone = _load_model(
+            source, local, dropout=dropout, add_pooling_layer=has_pooler, attn_implementation=attention
         )
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        around = tokenizer("", verbose=False)["input_ids"]
-        lowers = not modules.pop("lower_case", False) or tokenizer("A")["input_ids"] == tokenizer("a")["input_ids"]
-        remove_layer_norms(backbone, removed(config))
+        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        _check_tokenizer(tokenizer, backbone.config.vocab_size, lowers=modules.pop("lower_case", False))
     except (EncoderError, DataError) as error:
-        raise EncoderError(f"{what} {name!r}: {error}") from error
+        raise EncoderError(f"{name}: {error}") from error
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
         where = "in that folder" if local else "on the hub or in its cache"
-        raise EncoderError(
-            f"{what} {name!r}: no loadable model and tokenizer {where} ({reason(error, source)})."
-        ) from error
-    missing = sorted({*report["missing_keys"]} & {*backbone.state_dict()})
-    entries = 1 + max(tokenizer.get_vocab().values(), default=-1)
-    numbers = {key: re.search(r"encoder\.layer\.(\d+)\.", key) for key in report["unexpected_keys"]}
-    surplus = sorted(key for key, found in numbers.items() if found)
-    deeper = [key for key in surplus if int(numbers[key][1]) >= config.num_hidden_layers]
-    problems = {
-        "no tokenizer in that folder": local and not any((Path(source) / file).is_file() for file in TOKENIZER_FILES),
-        f"its tokenizer has {entries:,} entries and its weights know {config.vocab_size:,}, so that they do not belong "
-        "together": entries > config.vocab_size,
-        "its tokenizer does not put its [CLS] before a text and its [SEP] behind it; repair the post_processor of its "
-        "tokenizer.json": around != [tokenizer.cls_token_id, tokenizer.sep_token_id],
-        "do_lower_case is set in its sentence_bert_config.json, and its tokenizer keeps capital letters; make the texts "
-        "lower-case yourself and set it to false": not lowers,
-        "it was saved without a pooler; choose another pooling or backbone": any("pooler" in key for key in missing),
-        f"it lacks {len(missing)} of its weights, the first is {min(missing, default='')}; the file is incomplete or "
-        "belongs to another kind of model": bool(missing),
-        "is_decoder is set in its config.json, so that every word would see those before it alone; set it to false": (
-            config.is_decoder
-        ),
-        f"its config.json has {config.num_hidden_layers} layers and its weights have more ({min(deeper, default='')})": (
-            bool(deeper)
-        ),
-        f"its file has weights that its layers do not have ({min(surplus, default='')}); an adapter that was not merged is "
-        "one reason": bool(surplus),
-    }
-    if problem := next((text for text, is_so in problems.items() if is_so), "") or fault(backbone, report, source):
-        raise EncoderError(f"{what} {name!r}: {problem}.")
-    replace_dropout(backbone)
+        raise EncoderError(f"{name}: no loadable model and tokenizer {where} ({reason(error, source)}).") from error
     return backbone, tokenizer, modules
+
+
+def _load_model(source: str, local: bool, *, dropout: float | None, **form: Any) -> nn.Module:
+    """The backbone in float32 with our dropout; form: for its class. Raises EncoderError, or what the library raises."""
+    options = {"local_files_only": local, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(source, **options)
+    if config.model_type not in MODEL_TYPES:
+        raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}.")
+    if config.is_decoder or config.add_cross_attention:
+        raise EncoderError("its config.json makes it a decoder: set is_decoder and add_cross_attention to false.")
+    if dropout is not None:
+        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+    form |= {"dtype": torch.float32, "ignore_mismatched_sizes": True}  # reported by `fault`
+    backbone, report = AutoModel.from_pretrained(
+        source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
+    )
+    remove_layer_norms(backbone, removed(config))
+    if problem := fault(backbone, report):
+        raise EncoderError(f"{problem}.")
+    replace_dropout(backbone)
+    return backbone
+
+
+def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
+    """Raise EncoderError where texts would be read in another way than when the backbone was trained.
+
+    Args:
+        entries: how many the weights know. lowers: whether sentence-transformers makes the texts lower-case.
+    """
+    last = max(tokenizer.get_vocab().values(), default=-1)
+    problems = {
+        "no tokenizer is saved with it": len(tokenizer) <= len(tokenizer.all_special_ids),
+        f"its tokenizer has {last + 1:,} entries and its weights know {entries:,}": last >= entries,
+        "its tokenizer does not put its [CLS] before a text and its [SEP] behind it": (
+            tokenizer("")["input_ids"] != [tokenizer.cls_token_id, tokenizer.sep_token_id]
+        ),
+        "its sentence_bert_config.json has do_lower_case, and its tokenizer keeps capital letters": (
+            lowers and tokenizer("A")["input_ids"] != tokenizer("a")["input_ids"]
+        ),
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), ""):
+        raise EncoderError(f"{problem}.")
 
 
 def read_modules(source: str, local: bool) -> dict[str, Any]:
@@ -166,23 +157,12 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
     folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
     if not local and (problem := paths.foreign_shard(folder)):
         raise EncoderError(f"{problem}.")
-    modules = _read_json(folder / "sentence_encoder.json")
-    if not isinstance(modules.get("pooling", "cls"), str) or modules.get("pooling", "cls") not in POOLINGS:
-        raise EncoderError(f"{folder / 'sentence_encoder.json'}: pooling {modules['pooling']!r} is unknown.")
-    if not modules:
-        _check_steps(folder)
-    config = _read_json(folder / "1_Pooling/config.json")
-    if config and not modules:
-        flags = [name for name, value in config.items() if name.startswith("pooling_mode") and value is True]
-        mode = _POOLING_FLAGS.get(flags[0]) if len(flags) == 1 else None
-        mode = mode or config.get("pooling_mode")  # the newer form of the file: a name
-        if mode not in _POOLING_FLAGS.values():
-            known = ", ".join(_POOLING_FLAGS.values())
-            raise EncoderError(f"{folder}: its pooling {flags or mode} is none of {known}.")
-        modules["pooling"] = mode
+    modules = _read_json(folder / "sentence_encoder.json") or _read_steps(folder)
+    if modules.get("pooling", "cls") not in POOLINGS:
+        raise EncoderError(f"{folder}: its pooling {modules['pooling']!r} is none of {', '.join(POOLINGS)}.")
     if config := next(map(_read_json, sorted(folder.glob("sentence_*_config.json"))), {}):  # bert, roberta, ...
         modules = {"max_length": config.get("max_seq_length"), "lower_case": config.get("do_lower_case")} | modules
-    if config := _read_json(folder / "2_Dense/config.json"):
+    if config := _read_json(folder / STEPS["Dense"]):
         if not str(config.get("activation_function")).endswith("Tanh"):
             raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
         weights = load_file(folder / "2_Dense/model.safetensors")
@@ -191,33 +171,34 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
     return modules
 
 
-def _check_steps(folder: Path) -> None:
-    """Raise EncoderError where sentence-transformers would do more to a text than is done here."""
-    if (folder / "modules.json").is_file():
-        found = []
-        for step in paths.read_json(folder / "modules.json", kind=list):
-            kind, place = (str(step.get(name)) if isinstance(step, dict) else "" for name in ("type", "path"))
-            name, place = kind.rpartition(".")[2], os.path.normpath(place)
-            is_known = (name, place) in STEPS or name in WITHOUT_EFFECT
-            if not is_known or not kind.startswith("sentence_transformers.") or "Normalize" in found:
-                raise EncoderError(
-                    f"{folder / 'modules.json'} lists the step {kind!r} in {place!r}, which is not read here: known are a "
-                    "transformer in the folder itself, 1_Pooling and 2_Dense, and at the end Normalize."
-                )
-            if name in ("Pooling", "Dense") and not (folder / place / "config.json").is_file():
-                raise EncoderError(
-                    f"{folder / place} has no config.json, though modules.json lists it: fetch it whole."
-                )
-            found.append(name)
-        if "Dense" not in found and (folder / "2_Dense").is_dir():
-            raise EncoderError(f"{folder / '2_Dense'} is not in the list of modules.json: take it out, or list it.")
-    config = _read_json(folder / "config_sentence_transformers.json")
-    prompts, default = config.get("prompts"), config.get("default_prompt_name")
-    if default is not None and (prompts.get(default) if isinstance(prompts, dict) else True):
+def _read_steps(folder: Path) -> dict[str, Any]:
+    """The pooling of a folder of sentence-transformers; {} where that package would take its default.
+
+    Raises:
+        EncoderError: it would do more to a text than is done here.
+    """
+    steps = paths.read_json(folder / "modules.json", kind=list) if (folder / "modules.json").is_file() else []
+    for step in steps:
+        package, _, name = step["type"].rpartition(".")
+        config = folder / step["path"] / "config.json"
+        is_read = name in STEPS and config == folder / STEPS[name] and config.is_file()
+        if not package.startswith("sentence_transformers.") or not (is_read or name in WITHOUT_EFFECT):
+            raise EncoderError(
+                f"modules.json lists the step {step['type']!r} in {step['path']!r}, which is not read here: known are a "
+                "transformer in the folder itself, 1_Pooling and 2_Dense, each with its config.json, and Normalize."
+            )
+    prompts = _read_json(folder / "config_sentence_transformers.json")
+    default = prompts.get("default_prompt_name")
+    if default is not None and (prompts.get("prompts") or {}).get(default, True):
         raise EncoderError(
-            f"{folder / 'config_sentence_transformers.json'} puts a prompt before each text (default_prompt_name), which is "
-            "not done here: set it to null and put the prompt before your texts."
+            "config_sentence_transformers.json puts a prompt before each text (default_prompt_name), which is not done "
+            "here: set it to null and put the prompt before your texts."
         )
+    if not (config := _read_json(folder / STEPS["Pooling"])):
+        return {}
+    flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
+    modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [config.get("pooling_mode")]  # newer: a name
+    return {"pooling": " and ".join(map(str, modes))}
 
 
 def write_modules(
@@ -259,9 +240,24 @@ def write_modules(
     write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})
 
 
+def save_whole(write: Callable[[Path], None], folder: Path, mark: str) -> None:
+    """Let `write` fill a folder that appears whole or not at all; an older one is replaced, by its file `mark`.
+
+    Raises:
+        EncoderError: the folder exists and has no such file, or holds files that are no part of an encoder.
+        DataError: it lies in a finished run, or cannot be written.
+    """
+    folder = paths.check_no_run_around(paths.expanded(folder))
+    if os.path.lexists(folder) and not (folder / mark).is_file():
+        raise EncoderError(f"{folder} exists and has no {mark}: choose another folder, nothing was written.")
+    with paths.whole_folder(folder) as path:
+        write(path)
+        check_nothing_else(folder, path)
+
+
 def check_nothing_else(folder: Path, new: Path) -> None:
     """Raise EncoderError when a folder that the encoder in `new` is to replace holds files that belong to no encoder."""
-    ours = {path.name for path in new.rglob("*")} | {*FILES, *TOKENIZER_FILES}
+    ours = {path.name for path in new.rglob("*")}
     others = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name not in ours]
     if strangers := sorted(path for path in others if not PART_OF_AN_ENCODER.fullmatch(path.name)):
         raise EncoderError(

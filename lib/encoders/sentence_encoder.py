@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +16,12 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from lib import paths
-from lib.checks import EncoderError, check_range, fit
+from lib.checks import EncoderError
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import packed
 from lib.encoders.pooling import POOLINGS, PROMPT
-from lib.encoders.saved import check_nothing_else, load_backbone, write_modules
-from lib.encoders.weights import check_vectors
+from lib.encoders.saved import load_backbone, save_whole, write_modules
+from lib.encoders.weights import architecture, check_vectors, hash_weights
 from lib.progress import progress
 from lib.session import give_back_memory
 
@@ -43,8 +42,7 @@ class SentenceEncoder(nn.Module):
         max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`.
 
     Raises:
-        EncoderError: an unknown pooling, or one that this backbone or tokenizer cannot give; a max_length that it does not
-            take.
+        EncoderError: an unknown pooling, or a max_length that the backbone does not take.
     """
 
     def __init__(
@@ -59,10 +57,6 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             raise EncoderError(f"pooling {pooling!r} is unknown: choose one of {', '.join(POOLINGS)}.")
-        if pooling == "pooler" and getattr(backbone, "pooler", None) is None:
-            raise EncoderError("pooling 'pooler' needs a backbone that was loaded with its pooler.")
-        if pooling == "mask_prompt" and tokenizer.mask_token is None:
-            raise EncoderError("pooling 'mask_prompt' needs a tokenizer with a mask token.")
         longest = longest_input(backbone)
         if max_length is not None and (type(max_length) is not int or not SHORTEST <= max_length <= longest):
             raise EncoderError(
@@ -124,14 +118,10 @@ class SentenceEncoder(nn.Module):
             files: patterns of further files of the backbone's folder that are read, for example a saved MLM head.
         """
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
-        config = self.backbone.config.to_dict()
-        config = {k: v for k, v in config.items() if k[0] != "_" and k != "transformers_version"}
-        reading = [self.pooling, self.max_length]
-        reading += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
-        digest.update(json.dumps([config, *reading], sort_keys=True, default=str).encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+        parts = [architecture(self.backbone.config), self.pooling, self.max_length]
+        parts += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
+        digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
+        hash_weights(digest, self)
         folder = paths.model_folder(self.backbone.config._name_or_path)
         for pattern in files:
             digest.update(b"".join(path.read_bytes() for path in sorted(folder.glob(pattern))) or b"none")
@@ -148,17 +138,14 @@ class SentenceEncoder(nn.Module):
             return [m for m in self.projection.modules() if isinstance(m, nn.Linear)][-1].out_features
         return self.backbone.config.hidden_size
 
-    @property
-    def _is_packed(self) -> bool:
-        return POOLINGS[self.pooling].layers == "last" and packed.supports(self.backbone)
-
     def check_attention(self, layers: Sequence[int]) -> None:
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
-        if not self._is_packed:
-            readable = ", ".join(sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last"))
+        if POOLINGS[self.pooling].layers != "last" or not packed.supports(self.backbone):
             loaded = f"pooling {self.pooling!r}, attention {self.backbone.config._attn_implementation!r}"
-            advice = f"load it with attention='sdpa' and pooling {readable}"
-            raise EncoderError(f"this encoder gives no attention maps ({loaded}): {advice}.")
+            readable = ", ".join(sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last"))
+            raise EncoderError(
+                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling {readable}."
+            )
         depth = self.backbone.config.num_hidden_layers
         if not layers or min(layers) < 0 or max(layers) >= depth:
             raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
@@ -269,7 +256,6 @@ class SentenceEncoder(nn.Module):
 
         Raises:
             TypeError: something else than several strings was given.
-            ConfigError: batch_tokens is no whole number from 1.
         """
         sentences = listed(sentences)
         row_of: dict[str, int] = {}
@@ -279,9 +265,6 @@ class SentenceEncoder(nn.Module):
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
-        if batch_tokens is not None:
-            given = batch_tokens.item() if isinstance(batch_tokens, np.integer) else batch_tokens
-            check_range("batch_tokens", fit("batch_tokens", int, given), 1)
         batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
@@ -306,12 +289,7 @@ class SentenceEncoder(nn.Module):
                 SimCSE's.
             DataError: the folder cannot be written.
         """
-        folder = paths.check_no_run_around(paths.expanded(folder))
-        if os.path.lexists(folder) and not (folder / "sentence_encoder.json").is_file():
-            raise EncoderError(f"{folder} exists and is no saved encoder: choose another folder, nothing was written.")
-        with paths.whole_folder(folder) as path:
-            self.write_files(path)
-            check_nothing_else(folder, path)
+        save_whole(self.write_files, Path(folder), "sentence_encoder.json")
 
     def write_files(self, folder: Path) -> None:
         """The files of `save`, into a folder that is there. Raises EncoderError for a projection that is not SimCSE's."""
@@ -323,16 +301,11 @@ class SentenceEncoder(nn.Module):
 
 
 def listed(sentences: Iterable[str]) -> list[str]:
-    """The sentences as a list. Raises TypeError for anything else than several strings, each of them a text."""
-    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+    """The sentences as a list. Raises TypeError for anything else than several strings."""
+    texts = [] if isinstance(sentences, str | bytes) else list(sentences)
+    if isinstance(sentences, str | bytes) or not all(isinstance(text, str) for text in texts):
         raise TypeError("encode() takes a list of strings.")
-    sentences = list(sentences)
-    if not all(isinstance(sentence, str) for sentence in sentences):
-        raise TypeError("encode() takes a list of strings.")
-    for at, sentence in enumerate(sentences):
-        if not sentence.isascii() and re.search("[\ud800-\udfff]", sentence):
-            raise TypeError(f"encode(): text {at} holds half a character (a surrogate), which no tokenizer reads.")
-    return sentences
+    return texts
 
 
 @contextmanager

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from lib.encoders import SentenceEncoder
-from lib.encoders.dropout import Dropout, dropout, replace_dropout
+from lib.encoders.dropout import Dropout, dropout
 from lib.encoders.heads import late_layers
 
 
@@ -48,22 +48,10 @@ def test_keeps_shape_and_dtype(shape, dtype):
     assert y.shape == shape and y.dtype == dtype
 
 
-def test_the_rates_nothing_and_everything():
-    x = torch.randn(10, 10)
-    assert torch.equal(dropout(x, 0.0), x)
-    assert torch.equal(dropout(x, 1.0), torch.zeros(10, 10))
-
-
 def test_module_drops_while_training_only():
     module, x = Dropout(0.5), torch.ones(100)
     assert (module(x) == 0).any()
     assert torch.equal(module.eval()(x), x)
-
-
-def test_replace_keeps_rates_and_other_modules():
-    model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.3)), nn.Dropout(0.0))
-    replace_dropout(model)
-    assert [m.p for m in model.modules() if isinstance(m, Dropout)] == [0.3, 0.0]
 
 
 def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
@@ -72,3 +60,9 @@ def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
         kinds = {type(m) for m in model.modules() if isinstance(m, nn.Dropout)}
         assert kinds == {Dropout}
     assert not any(m.training for m in backbone.modules())
+
+
+def test_the_rates_nothing_and_everything():
+    x = torch.randn(10, 10)
+    assert torch.equal(dropout(x, 0.0), x)
+    assert torch.equal(dropout(x, 1.0), torch.zeros(10, 10))

@@ -69,13 +69,6 @@ def test_what_the_package_saves_loads_here_and_there(total, tmp_path, sentences)
         np.testing.assert_allclose(model.encode(sentences[:9]), expected, atol=1e-5)
 
 
-def test_from_the_hub(total, tmp_path, hub, sentences):
-    total.save(tmp_path / "saved")
-    module = EncoderModule.load(hub(tmp_path / "saved", "user/twins"), local_files_only=True)
-    assert module.encoder.weights == [0.3, 0.7]
-    np.testing.assert_allclose(module.encoder.encode(sentences[:3]), total.encode(sentences[:3]), atol=1e-6)
-
-
 def test_the_module_keeps_to_what_the_package_asks(total, sentences):
     model = SentenceTransformer(modules=[EncoderModule(total)], device="cpu")
     prompted = model.encode(["dog"], prompt="a small ")

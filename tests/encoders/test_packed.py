@@ -126,16 +126,6 @@ def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, 
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("padded_queries", [True, False])
-def test_without_padding_maps_sum_to_one(case, padded_queries):
-    backbone, ids, mask = case
-    maps = packed.AttentionMaps((0, 1), padded_queries)
-    packed.last_hidden(backbone, ids[:, :4], mask[:, :4], first_only=False, maps=maps)
-    probabilities = maps.probabilities()
-    assert probabilities.shape == (2, 9, 2, 4, 4) and (probabilities > 0).all()
-    torch.testing.assert_close(probabilities.sum(-1), torch.ones(2, 9, 2, 4))
-
-
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 1)])
 @pytest.mark.parametrize("padded_queries", [True, False])
 @pytest.mark.parametrize("first_only", [True, False])
@@ -166,20 +156,6 @@ def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
     torch.testing.assert_close(probabilities[kept], 2 * evaluated.probabilities()[0][kept])
     value = value.view(9, 4, 2, 16).transpose(1, 2)
     torch.testing.assert_close(context.view(9, 4, 32), (probabilities @ value).transpose(1, 2).flatten(2))
-
-
-def test_only_the_layers_that_are_asked_for_leave_fused_attention(case, monkeypatch):
-    backbone, ids, mask = case
-    calls = []
-    real = packed._attend
-    monkeypatch.setattr(packed, "_attend", lambda *args: calls.append(1) or real(*args))
-    for layers, expected in (((0,), 1), ((1,), 1), ((0, 1), 0)):
-        maps = packed.AttentionMaps(layers)
-        packed.last_hidden(backbone, ids, mask, first_only=False, maps=maps)
-        assert len(calls) == expected and set(maps.captured) == set(layers)
-        calls.clear()
-    packed.last_hidden(backbone, ids, mask, first_only=True)
-    assert len(calls) == len(backbone.encoder.layer) - 1  # the last one has no keys to attend to
 
 
 def test_wrapped_keys_and_values_are_called(case):

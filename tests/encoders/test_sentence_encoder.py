@@ -9,20 +9,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lib.checks import EncoderError
-from lib.encoders import SentenceEncoder, sentence_encoder
+from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
 from lib.encoders.packed import AttentionMaps
-from lib.encoders.pooling import POOLINGS, masked_mean
+from lib.encoders.pooling import POOLINGS
 from lib.encoders.sentence_encoder import pad
 
 
 def load(folder, **options):
     return SentenceEncoder.from_pretrained(folder, **options).eval()
-
-
-def test_masked_mean_ignores_padding():
-    hidden = torch.tensor([[[1.0], [3.0], [100.0]]])
-    assert masked_mean(hidden, torch.tensor([[1, 1, 0]])).item() == 2.0
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
@@ -49,11 +44,6 @@ def test_pooling_equals_its_definition(backbone, pooling, request, sentences):
     np.testing.assert_allclose(encoder.encode(texts), torch.stack(expected).detach().numpy(), atol=2e-6)
 
 
-def test_the_two_first_last_readings_differ(tiny_bert, sentences):
-    new, old = (load(tiny_bert, pooling=p).encode(sentences[:5]) for p in ("first_last_mean", "embeddings_last_mean"))
-    assert np.abs(new - old).max() > 1e-3
-
-
 def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sentences):
     encoder = load(tiny_bert)
     texts = sentences[:30] + sentences[:10][::-1]
@@ -68,12 +58,6 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     calls.clear()
     encoder.to("cpu").encode(sentences)
     assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
-
-
-def test_encode_leaves_training_mode_as_it_was_and_uses_no_dropout(tiny_bert, sentences):
-    encoder = load(tiny_bert, dropout=0.5).train()
-    np.testing.assert_array_equal(encoder.encode(sentences[:4]), encoder.encode(sentences[:4]))
-    assert encoder.training
 
 
 def test_encode_edge_cases(tiny_bert):
@@ -98,83 +82,11 @@ def test_sentence_transformers_gives_the_same_vectors(tiny_bert, tmp_path, sente
     np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
 
 
-def test_reads_the_pooling_of_a_sentence_transformers_folder(tiny_bert, tmp_path):
-    load(tiny_bert, pooling="mean").save(tmp_path / "saved")
-    (tmp_path / "saved" / "sentence_encoder.json").unlink()
-    assert load(tmp_path / "saved").pooling == "mean"
-
-
-def test_saving_never_touches_a_folder_that_is_no_encoder(tiny_bert, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(EncoderError, match="nothing was written"):
-        load(tiny_bert).save(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
-
-
-def test_a_save_that_fails_leaves_the_old_folder(tiny_bert, tmp_path, monkeypatch, sentences):
-    encoder = load(tiny_bert)
-    encoder.save(tmp_path / "saved")
-    before = encoder.encode(sentences[:3])
-    monkeypatch.setattr("lib.encoders.sentence_encoder.write_modules", lambda *a, **k: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        encoder.save(tmp_path / "saved")
-    np.testing.assert_array_equal(load(tmp_path / "saved").encode(sentences[:3]), before)
-    assert [p.name for p in tmp_path.iterdir()] == ["saved"]
-
-
-@pytest.mark.parametrize(
-    "source, words",
-    [
-        ("./no/such/folder", "neither an existing folder nor a hub name"),
-        ("nobody/no-such-model", "on the hub or in its cache"),
-    ],
-)
-def test_unknown_backbone_is_one_sentence(source, words):
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(source)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_without_weights_is_refused(tiny_bert, tmp_path):
-    (tmp_path / "config.json").write_text((tiny_bert / "config.json").read_text())
-    with pytest.raises(EncoderError, match="in that folder"):
-        load(tmp_path)
-
-
-def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_bert, tmp_path):
-    load(tiny_bert, pooling="cls").save(tmp_path / "saved")
-    with pytest.raises(EncoderError, match="saved without a pooler"):
-        load(tmp_path / "saved", pooling="pooler")
-
-
-def test_an_incomplete_or_truncated_model_is_refused(tiny_bert, tmp_path):
-    encoder = load(tiny_bert)
-    encoder.save(tmp_path / "saved")
-    weights_file = tmp_path / "saved/model.safetensors"
-    weights = load_file(weights_file)
-    save_file({k: v for k, v in weights.items() if "layer.1" not in k}, weights_file, metadata={"format": "pt"})
-    with pytest.raises(EncoderError, match="lacks 16 of its weights"):
-        load(tmp_path / "saved")
-    weights_file.write_bytes(weights_file.read_bytes()[:1000])
-    with pytest.raises(EncoderError, match="no loadable model"):
-        load(tmp_path / "saved")
-    encoder.save(tmp_path / "saved")
-    for name in ("tokenizer.json", "vocab.txt"):
-        (tmp_path / "saved" / name).unlink(missing_ok=True)
-    with pytest.raises(EncoderError, match="no tokenizer"):
-        load(tmp_path / "saved")
-
-
 def test_a_hub_model_keeps_the_pooling_it_was_saved_with(tiny_bert, tmp_path, hub):
     load(tiny_bert, pooling="mean", max_length=12).save(tmp_path / "saved")
     (tmp_path / "saved/sentence_encoder.json").unlink()
     encoder = load(hub(tmp_path / "saved", "user/model"))
     assert encoder.pooling == "mean" and encoder.max_length == 12
-
-
-def test_unknown_pooling(tiny_bert):
-    with pytest.raises(EncoderError, match="choose one of"):
-        load(tiny_bert, pooling="max")
 
 
 def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert, variant, tmp_path):
@@ -227,11 +139,9 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     "options, layers, words",
     [
         ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean'.*load it with attention='sdpa'"),
-        ({"pooling": "embeddings_last_mean"}, (0,), "no attention maps"),
         ({"pooling": "pooler"}, (0,), "and pooling cls, mask_prompt, mean"),
         ({"attention": "eager"}, (0,), "attention 'eager'.*load it with attention='sdpa'"),
         ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
-        ({}, (-1,), "this backbone has 0 to 1"),
         ({}, (), "this backbone has 0 to 1"),
     ],
 )
@@ -250,24 +160,6 @@ def test_the_fingerprint_is_the_same_wherever_the_encoder_lies(tiny_bert, tmp_pa
     sources = (tiny_bert, moved, hub(tiny_bert, "some/bert"))
     for files in ((), ("model*.safetensors",)):
         assert len({load(source).fingerprint(files) for source in sources}) == 1
-
-
-@pytest.mark.parametrize(
-    "options", [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
-)
-def test_the_fingerprint_follows_how_a_text_is_read(tiny_bert, options):
-    assert load(tiny_bert).fingerprint() != load(tiny_bert, **options).fingerprint()
-
-
-@pytest.mark.parametrize("name, value", [("layer_norm_eps", 1e-3), ("hidden_act", "relu"), ("num_attention_heads", 4)])
-def test_the_fingerprint_follows_the_architecture(tiny_bert, tmp_path, sentences, name, value):
-    """Changes that leave every weight as it is."""
-    changed = shutil.copytree(tiny_bert, tmp_path / "changed")
-    config = json.loads((changed / "config.json").read_text())
-    (changed / "config.json").write_text(json.dumps(config | {name: value}))
-    before, after = load(tiny_bert), load(changed)
-    assert abs(before.encode(sentences[:3]) - after.encode(sentences[:3])).max() > 1e-6
-    assert before.fingerprint() != after.fingerprint()
 
 
 def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, tmp_path):
@@ -301,10 +193,120 @@ def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
     assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)
 
 
-def test_memory_is_given_back_between_batches(tiny_bert, sentences, monkeypatch):
-    encoder, given = SentenceEncoder.from_pretrained(tiny_bert), []
-    monkeypatch.setattr(sentence_encoder, "give_back_memory", lambda: given.append(1))
-    encoder.encode(sentences[:4])
-    assert not given  # one batch
-    encoder.encode(sentences[:4], batch_tokens=1)
-    assert len(given) == len(set(sentences[:4])) - 1
+@pytest.mark.parametrize(
+    "options", [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+)
+def test_the_fingerprint_follows_how_a_text_is_read(tiny_bert, options):
+    assert load(tiny_bert).fingerprint() != load(tiny_bert, **options).fingerprint()
+
+
+@pytest.mark.parametrize("name, value", [("layer_norm_eps", 1e-3), ("hidden_act", "relu"), ("num_attention_heads", 4)])
+def test_the_fingerprint_follows_the_architecture(tiny_bert, edited, name, value):
+    """Changes that leave every weight as it is."""
+    assert load(tiny_bert).fingerprint() != load(edited("config.json", {name: value})).fingerprint()
+
+
+# -- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def edited(tiny_bert, tmp_path):
+    """Function (file, new values) -> a copy of the tiny BERT whose JSON file has them."""
+
+    def edit(name, values):
+        folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | values))
+        return folder
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "source, words",
+    [
+        ("./no/such/folder", "neither an existing folder nor a hub name"),
+        ("a pasted sentence", "neither an existing folder nor a hub name"),
+        ("", "neither an existing folder nor a hub name"),
+        ("nobody/no-such-model", "on the hub or in its cache"),
+    ],
+)
+def test_unknown_backbone_is_one_sentence(source, words):
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(source)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name, values, words",
+    [
+        ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
+        ("config.json", {"is_decoder": True}, "makes it a decoder"),
+        ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
+        ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_max_tokens": True},
+            "its pooling 'pooling_mode_max_tokens' is none of",
+        ),
+        ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
+        ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
+        ("sentence_encoder.json", {"max_length": 65}, "max_length 65 must be a whole number of tokens, at most 64"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
+        ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
+    ],
+)
+def test_what_would_be_read_in_another_way_is_refused(edited, name, values, words):
+    with pytest.raises(EncoderError, match=words) as caught:
+        SentenceEncoder.from_pretrained(edited(name, values), what="teacher")
+    assert str(caught.value).startswith("teacher '") and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "step, place", [("models.LSTM", "1_LSTM"), ("models.Dense", "3_Dense"), ("models.Pooling", "1_Pooling")]
+)
+def test_a_step_of_sentence_transformers_that_is_not_done_here_is_refused(edited, tmp_path, step, place):
+    folder = edited("config.json", {})
+    (folder / "modules.json").write_text(json.dumps([{"type": f"sentence_transformers.{step}", "path": place}]))
+    with pytest.raises(EncoderError, match=f"lists the step 'sentence_transformers.{step}' in '{place}'"):
+        load(folder)
+
+
+def test_incomplete_damaged_and_foreign_files_are_refused(tiny_bert, tmp_path):
+    encoder, weights_file = load(tiny_bert), tmp_path / "saved/model.safetensors"
+    encoder.save(tmp_path / "saved")
+    weights = load_file(weights_file)
+
+    def refused(words, change, **options):
+        save_file(change, weights_file, metadata={"format": "pt"})
+        with pytest.raises(EncoderError, match=words):
+            load(tmp_path / "saved", **options)
+
+    refused("lacks 16 of its weights", {k: v for k, v in weights.items() if "layer.1" not in k})
+    refused("saved without a pooler", weights, pooling="pooler")
+    refused("choose one of", weights, pooling="max")
+    refused("LayerNorm.bias holds NaN", weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("nan"))})
+    refused("all its word vectors are 0", {k: torch.zeros_like(v) for k, v in weights.items()})
+    refused("its vectors are zero", {k: v if "word" in k else torch.zeros_like(v) for k, v in weights.items()})
+    for name in ("tokenizer.json", "vocab.txt"):
+        (tmp_path / "saved" / name).unlink(missing_ok=True)
+    refused("no tokenizer", weights)
+    weights_file.write_bytes(weights_file.read_bytes()[:1000])
+    with pytest.raises(EncoderError, match="no loadable model"):
+        load(tmp_path / "saved")
+    weights_file.unlink()
+    with pytest.raises(EncoderError, match="in that folder"):
+        load(tmp_path / "saved")
+
+
+def test_saving_never_touches_a_folder_that_is_no_encoder(tiny_bert, tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(EncoderError, match="nothing was written"):
+        load(tiny_bert).save(tmp_path)
+    load(tiny_bert).save(tmp_path / "saved")
+    (tmp_path / "saved/notes.txt").write_text("mine")
+    with pytest.raises(EncoderError, match="also holds notes.txt"):
+        load(tiny_bert).save(tmp_path / "saved")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "thesis.txt"]
+    assert (tmp_path / "saved/notes.txt").is_file()
