@@ -130,6 +130,8 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
     if folder is None:
         return SentenceEncoder.from_pretrained(path_or_id, **options)
     listed = paths.read_json(folder / LIST)
+    if foreign := [name for name in listed["encoders"] if name == ".." or Path(name).name != name]:
+        raise EncoderError(f"{folder / LIST} names {foreign[0]!r}: the encoders of a sum are folders beside its list.")
     members = [SentenceEncoder.from_pretrained(folder.resolve() / name, **options) for name in listed["encoders"]]
     total = EncoderSum(members, listed["weights"])
     check_vectors(total, f"ensemble {str(path_or_id)!r}")

@@ -117,7 +117,7 @@ def _load_model(source: str, local: bool, *, dropout: float | None, **form: Any)
         source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
     )
     remove_layer_norms(backbone, removed(config))
-    if problem := fault(backbone, report):
+    if problem := fault(backbone, report, source):
         raise EncoderError(f"{problem}.")
     replace_dropout(backbone)
     return backbone

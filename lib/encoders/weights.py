@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
 from torch import nn
 
 from lib import paths
@@ -19,8 +20,8 @@ def reason(error: Exception, source: str) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:250]
 
 
-def fault(model: nn.Module, report: dict[str, Any]) -> str:
-    """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
+def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
+    """What is wrong with weights that were loaded from source, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
     if any("pooler" in key for key in missing):
         return "it was saved without a pooler; choose another pooling or backbone"
@@ -38,7 +39,22 @@ def fault(model: nn.Module, report: dict[str, Any]) -> str:
         )
     if broken := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
-    return "" if model.get_input_embeddings().weight.any() else "all its word vectors are 0; the file is damaged"
+    if not model.get_input_embeddings().weight.any():
+        return "all its word vectors are 0; the file is damaged"
+    stored = _other_type(source)
+    return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
+
+
+def _other_type(source: str) -> str:
+    """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
+    without the scales that belong to them."""
+    for path in paths.weight_files(paths.model_folder(source)):
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
+            kinds = {file.get_slice(name).get_dtype() for name in names}
+            if other := kinds - {"F64", "F32", "F16", "BF16"}:
+                return min(other)
+    return ""
 
 
 def check_vectors(encoder: Any, name: str) -> None:

@@ -155,5 +155,5 @@ def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_robert
     weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
     shutil.copytree(bert, tmp_path / "half")
     save_file(weights, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ConfigError, match="generator '.*half' lacks 16 of its weights"):
+    with pytest.raises(ConfigError, match="generator '.*half': it lacks 16 of its weights"):
         build(bert, generator=str(tmp_path / "half"))

@@ -53,7 +53,7 @@ def test_the_file_of_a_notebook_with_overrides():
         (["-p", "seed"], "-p seed: write -p name=value."),
         (["-p", "temperature=0"], "temperature must be above 0"),
         (["-p", "method=simsce"], "method 'simsce' is unknown"),
-        (["-f", "none.yaml"], "none.yaml: there is no such file."),
+        (["-f", "none.yaml"], "none.yaml cannot be read or written (No such file or directory)"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "few_shot_sizes=[x]"], "few_shot_sizes must be list[int], not ['x']"),
     ],
