@@ -27,10 +27,11 @@ def test_encodings(tmp_path):
         (None, "a.gz does not exist: check data_dir, or run `python -m lib.data fetch`"),
         (gzip.compress(b"sentence\n" * 1000, mtime=0)[:-20], "truncated or damaged"),
         (b"not gzip at all", "truncated or damaged"),
-        (gzip.compress(b"one\ncaf\xe9\n"), r"a.gz is not utf8 text \(see line 2\)"),
-        (gzip.compress("One.\nTwo.\n".encode("utf-16-le")), "is binary or UTF-16"),
-        (gzip.compress(b"One.\rTwo.\rThree.\n"), "carriage returns alone"),
+        (gzip.compress(b"one\ncaf\xe9\n", mtime=0), r"a.gz is not utf8 text \(see line 2\)"),
+        (gzip.compress("One.\nTwo.\n".encode("utf-16-le"), mtime=0), "is binary or UTF-16"),
+        (gzip.compress(b"One.\rTwo.\rThree.\n", mtime=0), "carriage returns alone"),
     ],
+    ids=["missing", "cut", "no gzip", "Latin-1", "UTF-16", "carriage returns"],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content, words):
     if content is not None:

@@ -338,3 +338,31 @@ def test_what_the_notebook_compares():
     assert list(tables["choice, student"]) == [("JTCSE D", "rate 0.0005")]
     without = variants(given | {"loss_terms": [], "added_task": "", "learning_rates": []}, rows=40)
     assert not any(without[name] for name in ("Table X", "Table VIII", "choice", "choice, student"))
+
+
+def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
+    vectors = {}
+    for count in (1, 2, 4):
+        for branch in ("carried", "last"):
+            method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
+            shake(method.encoder.encoders[1], scale=0.1)
+            vectors[count, branch] = run(method, inputs(method))[2][0]
+    torch.testing.assert_close(vectors[1, "carried"], vectors[1, "last"], rtol=0, atol=0)
+    for count in (2, 4):
+        torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
+        assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2
+
+
+def test_the_coin_goes_on_where_it_was(tiny_bert):
+    method, resumed = build(tiny_bert), build(tiny_bert, seed=1)
+    for _ in range(10):
+        method.after_step()
+    assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
+    resumed.load_state_dict(method.state_dict())
+    coins = []
+    for twin in (method, resumed):
+        coins.append([])
+        for _ in range(64):
+            coins[-1].append(twin.draw())
+            twin.after_step()
+    assert coins[0] == coins[1] and len(set(coins[0])) == 2

@@ -12,7 +12,7 @@ from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import VARIANTS, inner_arguments, variants
+from lib.methods.three_r import VARIANTS, ThreeRVariants, inner_arguments, variants
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -263,3 +263,22 @@ def test_the_notebook_compares_each_table_by_name():
         variants(given | {"around": ["mlm"]}, layers=6)
     with pytest.raises(ConfigError, match="ablation_seeds 1 is one of seeds"):
         variants(given | {"around": [], "ablation_seeds": [1]}, layers=6)
+
+
+@pytest.mark.parametrize("place", ["embedding", "projection"])
+def test_around_a_batch_norm_it_would_do_nothing_and_is_refused(tiny_bert, second, sentences, place, monkeypatch):
+    plain = configure(tiny_bert, second, "simcse").replace(projection="bn_mlp", mlm_weight=0.0)
+    changes = {"method": "three_r(simcse)", "dimensions": "all", "place": place}
+    with pytest.raises(ConfigError, match="batch norm: set projection to train_only or none"):
+        plain.replace(**changes)
+    real = ThreeRVariants.needs
+    blind = staticmethod(lambda arguments, inner: real(arguments, replace(inner, batch_norm=False)))
+    monkeypatch.setattr(ThreeRVariants, "needs", blind)
+    around = plain.replace(**changes)
+    losses = []
+    for config in (plain, around):
+        method, tokens = prepare(config, sentences)
+        method.train()
+        torch.manual_seed(0)
+        losses.append(method(tokens.batch(np.arange(8)))["info_nce"].item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-3)
