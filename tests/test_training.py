@@ -386,7 +386,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     )  # another encoder: what equal ones have to learn from each other is extreme
     twins = {"cross_attention_layers": 2, "second_backbone": second}
     auxiliary = {"auxiliary_weight": 1.0, "auxiliary_probability": 1.0, "mask_only": True, "head": "top_layers"}
-    auxiliary |= {"late_layers": 1, "rtd_weight": 1.0, "rtd_probability": 1e-12}
+    auxiliary |= {"late_layers": 1, "rtd_weight": 1.0, "rtd_probability": 1e-12, "generator_dropout": False}
     cases = {
         "simcse": {},
         "mean pooling, further epochs": {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}},
