@@ -8,6 +8,7 @@ import io
 import unicodedata
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,8 @@ def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
     """Lines of a text file, or of its .gz form, without line ends and byte order mark; only a line feed ends a line.
 
     Raises:
-        DataError: missing, unreadable, a folder or a pipe, a truncated .gz, binary, not in `encoding`, or with carriage
-            returns alone.
+        DataError: missing, unreadable, a folder or a pipe, a truncated .gz, binary, not in `encoding` (or Latin-1 that was
+            converted to UTF-8), or with carriage returns alone.
     """
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
@@ -51,6 +52,10 @@ def read_lines(path: Path, *, encoding: str = "utf8") -> list[str]:
         ) from error
     except OSError as error:
         raise DataError(refusal(error)) from error
+    if encoding == "latin-1" and not content.isascii():
+        with suppress(UnicodeDecodeError):
+            content.decode("utf8")
+            raise DataError(f"{path} was converted to UTF-8, and is distributed as Latin-1: {FETCH_AGAIN}")
     if "\x00" in text:
         raise DataError(f"{path} is binary or UTF-16 (it has a NUL character): convert it to {encoding} text.")
     if text.count("\r") > text.count("\n"):

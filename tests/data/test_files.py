@@ -19,6 +19,9 @@ def test_lines_end_at_line_feeds_only(tmp_path, name):
 def test_encodings(tmp_path):
     (tmp_path / "a").write_bytes(b"caf\xe9\x85\n")
     assert files.read_lines(tmp_path / "a", encoding="latin-1") == ["caf\xe9\x85"]
+    (tmp_path / "a").write_text("café\nplain\n", encoding="utf8")
+    with pytest.raises(DataError, match="a was converted to UTF-8, and is distributed as Latin-1"):
+        files.read_lines(tmp_path / "a", encoding="latin-1")
 
 
 @pytest.mark.parametrize(
