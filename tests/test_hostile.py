@@ -200,7 +200,6 @@ def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, 
 CORPORA = [
     ("a.csv", "a cat,a dog\nred house,blue house\n", "line 1 is a header, and 'a cat' is no name"),
     ("a.csv", "text,label\ngood film,pos\nbad film,neg\n", "'label' is no name of a column of text"),
-    ("a.csv", "sent0,sent1\na b,\nc d,\n", "all 2 rows of 'sent1' are numbers or signs alone"),
     ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
     ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as positive"),
     ("a.csv", "sent0,neg1\na b,c d\ne f,g h\n", "the column 'neg1' would be trained on as positive"),
@@ -717,7 +716,6 @@ def test_how_a_command_ends(capsys, error, code, words):
         ["check", "everything"],
         ["check", "--data-dir", "/no/such/folder"],
         ["check", "--data-dir", LONG],
-        ["check-pool", "/dev/null"],
     ],
 )
 def test_the_data_command_refuses_with_the_code_of_the_others(argv, capsys):

@@ -38,7 +38,8 @@ def check(name: str) -> None:
     """Look for the models that an augmentation needs; ConfigError or DataError as `parse` and `round_trip.load`."""
     augmentation, arguments = parse(name)
     if augmentation.startswith("round_trip"):
-        round_trip.load(*arguments)
+        for model in arguments:
+            round_trip.load(model)
 
 
 def usable(name: str, substitute: str) -> str:

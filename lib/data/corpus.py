@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from glob import glob
 from pathlib import Path
 
@@ -16,11 +16,10 @@ import numpy as np
 from lib import paths
 from lib.checks import DataError
 from lib.data import demo, hub
-from lib.data.files import expect_count, is_text, manifest, read_counted, read_table, suffixes
+from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
-ROLE_NAMES = {*ROLES, "negative"}
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
 # What a name of a column holds: which column it must be; that it is of a text; that it is of something else.
 PLACES = {"anchor": 0, "positive": 1, "neg": 2, "contradict": 2}
@@ -52,7 +51,7 @@ class Corpus:
             given = f"{len(columns)} columns and the roles {', '.join(map(repr, roles))}"
             raise DataError(
                 f"corpus {self.name!r} has {given}: give each column a role of its own, 'anchor' first, in the header "
-                "of a table or as hub:<user>/<data set>:<role>=<column>,..."
+                "of a table."
             )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "roles", roles)
@@ -86,29 +85,21 @@ class Corpus:
         return Corpus(f"{self.name}, {size:,} rows drawn with seed {seed}", columns, self.roles)
 
 
-def _is_text_name(name: str) -> bool:
-    return len(name.split()) <= 3 and bool(TEXT_NAME.search(name)) and not OTHER_NAME.search(name)
-
-
 def _roles(path: Path, header: list[str]) -> tuple[str, ...]:
     """The roles that a header gives: its own names if the first is `anchor`, otherwise none, for columns in order.
 
     Raises:
-        DataError: a name of one to three columns is none of a text, or of a text that belongs in another place; more
-            columns whose first is no anchor.
+        DataError: a column is not one of texts by its name, or belongs in another place.
     """
-    header = [name.lower() if name.lower() in ROLE_NAMES else name for name in header]
-    if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
+    lower = [name.lower() for name in header]
+    if lower == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
         return ROLES
-    if header[0] == "anchor":
-        return tuple(header)
-    if len(header) > len(ROLES):
-        raise DataError(
-            f"{path}: the header has {len(header)} columns; give 1 (sentences), 2 (pairs), 3 (sent0,sent1,hard_neg), "
-            "or any number under a header of roles that begins with anchor (anchor,positive,...)."
+    if lower[0] == "anchor":
+        return tuple(
+            small if small in (*ROLES, "negative") else name for small, name in zip(lower, header, strict=True)
         )
-    for place, name in enumerate(header):
-        if not _is_text_name(name):
+    for name, place in zip(header, range(len(ROLES)), strict=False):
+        if not TEXT_NAME.search(name) or OTHER_NAME.search(name) or len(name.split()) > 3:
             raise DataError(
                 f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above the "
                 "rows, or take a column of labels out."
@@ -123,35 +114,16 @@ def _roles(path: Path, header: list[str]) -> tuple[str, ...]:
 
 def _read_table(path: Path) -> Corpus:
     """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
-    rows = [(line, [cell.strip() for cell in row]) for line, row in read_table(path)]
-    if not rows:
-        raise DataError(f"{path} is empty.")
-    (_, header), *rows = rows
+    header, rows = read_table(path)
     roles = _roles(path, header)
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
-    for line, row in rows:
-        if len(row) != len(header):
-            raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(header)}.")
-        if any("\n" in cell for cell in row):
-            raise DataError(f"{path}, line {line}: a cell goes over several lines; is a quote sign left open?")
-    columns = [[row[i] or " " for _, row in rows] for i in range(len(header))]
-    _check_columns(str(path), header, columns)
-    return Corpus(path.name, columns, roles)
-
-
-def _check_columns(source: str, names: Iterable[str], columns: Iterable[Sequence[str]]) -> None:
-    """Raise DataError for a column of several rows that holds numbers, or one text alone."""
-    for name, column in zip(names, columns, strict=True):
-        values = set(column)
-        fault = f"are the same, {column[0][:60]!r}" if len(values) == 1 else ""
-        if not any(character.isalpha() for value in values for character in value):
-            fault = "are numbers or signs alone"
-        if fault and len(column) > 1:
-            raise DataError(f"{source}: all {len(column):,} rows of {name!r} {fault}: give a column of texts.")
+    if broken := next((cell for row in rows for cell in row if "\n" in cell.strip()), ""):
+        raise DataError(f"{path}: a cell goes over several lines, {broken[:60]!r}: is a quote sign left open?")
+    return Corpus(path.name, [[row[i].strip() or " " for row in rows] for i in range(len(header))], roles)
 
 
 def _read(files: Sequence[Path]) -> Corpus:
-    """A table, or text files with one sentence a line; lines without a visible character are dropped."""
+    """A table, or text files with one sentence a line; empty lines are dropped."""
     for file in files:
         if other := OTHER_FORMATS & suffixes(file):
             raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
@@ -159,24 +131,15 @@ def _read(files: Sequence[Path]) -> Corpus:
         if len(files) > 1:
             raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
         return _read_table(files[0])
-    lines: list[str] = []
-    for file in files:
-        read = [line.strip() for line in read_counted(file, manifest()["corpora"].get(file.name))]
-        cells = re.split(r"[,\t;]", read[0]) if read else []
-        if len(cells) > 1 and all(_is_text_name(cell) or OTHER_NAME.fullmatch(cell.strip()) for cell in cells):
-            raise DataError(f"{file}, line 1: {read[0][:60]!r} begins a table, not sentences: name it .csv or .tsv.")
-        lines += filter(is_text, read)
-    corpus = Corpus(", ".join(file.name for file in files), [lines])
-    _check_columns(corpus.name, ["sentences"], corpus.columns)
-    return corpus
+    lines = (line for file in files for line in read_lines(file, manifest()["corpora"].get(file.name)))
+    return Corpus(", ".join(file.name for file in files), [list(filter(None, map(str.strip, lines)))])
 
 
 def _matching(pattern: str, data_dir: Path) -> list[Path]:
     """The file of this name, else those that the pattern fits."""
     path = paths.expanded(pattern)
-    if os.path.isfile(data_dir / path):
-        return [data_dir / path]
-    files = sorted(data_dir / name for name in glob(str(path), root_dir=data_dir, recursive=True)) if pattern else []
+    names = [path] if os.path.isfile(data_dir / path) else sorted(glob(str(path), root_dir=data_dir, recursive=True))
+    files = [data_dir / name for name in names]
     if not files or not os.path.isfile(files[0]):
         raise DataError(
             f"corpus {pattern[:200]!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns "
@@ -187,18 +150,13 @@ def _matching(pattern: str, data_dir: Path) -> list[Path]:
 
 
 def _from_hub(spec: str, data_dir: Path) -> Corpus:
-    files = {file: name for name, file in manifest()["hub"]["files"].items() if name != "senteval"}
-    if spec in files:
-        return _read([hub.fetch(files[spec], data_dir)])
+    for name, file in hub.FILES.items():
+        if spec == file and name != "senteval":
+            return _read([hub.fetch(name, data_dir)])
     name, _, columns = spec.partition(":")
     if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise DataError(f"corpus 'hub:{spec}': {name!r} is no name of the hub: write hub:<user>/<data set>.")
-    named = [item.rpartition("=") for item in columns.split(",") if columns]
-    roles = [role for role, _, _ in named] if "=" in columns else []
-    Corpus(name, [[]] * (len(named) or 1), roles)  # checks the roles before anything is downloaded
-    corpus = Corpus(name, hub.load_columns(name, [column for _, _, column in named]), roles)
-    _check_columns(spec, corpus.roles, corpus.columns)
-    return corpus
+    return Corpus(name, hub.load_columns(name, columns.split(",") if columns else []))
 
 
 def _add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
@@ -223,7 +181,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             in the name of each: sent0,sent1,hard_neg; premise,hypothesis; query text,positive text;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other data set: up to three
-            columns in the order of ROLES, or any number as `<role>=<column>,...`, the anchor first;
+            columns in the order of ROLES, the first one of texts where none is named;
             `<one of these>+<STS task>`, which adds the distinct sentences of the task to plain sentences (JTCSE, Table
             VIII): of all splits of STS-B and SICK-R, else of the test pairs. Scores on this task are then no longer
             those of unseen text.
@@ -238,9 +196,9 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
     if plus and task in (*STS_TASKS, "demo") and not is_file:
         return _add_sentences(load_corpus(base, data_dir, size=size, seed=seed), task, data_dir)
     if spec == "demo":
-        corpus = Corpus("doc strings of the installed packages", [demo.docstring_sentences()["sentence"].tolist()])
+        corpus = Corpus("doc strings of the installed packages", [demo.docstring_sentences()])
     elif spec == "demo-triples":
-        corpus = Corpus("demo triples", list(zip(*demo.triples(), strict=True)))
+        corpus = replace(_read_table(demo.ASSETS / "triples.csv"), name="demo triples")
     elif spec.startswith("hub:"):
         corpus = _from_hub(spec.removeprefix("hub:"), data_dir)
     else:

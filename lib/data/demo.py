@@ -7,28 +7,27 @@
 from __future__ import annotations
 
 import ast
-import csv
 import hashlib
 import inspect
 import math
 import platform
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 
 from lib import paths
 from lib.checks import DataError
-from lib.data.files import cached, single_spaced
+from lib.data.files import read_lines, single_spaced
 from lib.progress import progress
 
 ASSETS = Path(__file__).parents[1] / "assets" / "demo"
 
-_TABLE = {"sep": "\t", "quoting": csv.QUOTE_NONE, "encoding": "utf-8"}
 SENTENCE_FORMAT = 2  # count up when a rule below changes: caches of an older format are ignored
 
 # import names; requirements.txt brings every one of them
@@ -82,58 +81,50 @@ def paragraphs(doc_string: str) -> list[str]:
 
     Code, doctests, headings, tables of contents and directives are left out; bullets and parameter names are cut off.
     """
-    finished: list[str] = []
-    open_lines: list[str] = []
+    blocks: list[list[str]] = [[]]  # the lines of each paragraph, the last one still open
     level = 0  # the indentation of the open paragraph
     skip_deeper = math.inf  # lines indented more than this belong to a directive or to code
     fenced = doctest = False
-
-    def close() -> None:
-        if open_lines:
-            finished.append(" ".join(open_lines))
-            open_lines.clear()
-
     for raw in inspect.cleandoc(doc_string).splitlines():
         line, indent = raw.strip(), len(raw) - len(raw.lstrip())
         if line.startswith(("```", "~~~")):
-            close()
+            blocks.append([])
             fenced = not fenced
         elif fenced:
             continue
         elif not line:
-            close()
+            blocks.append([])
             doctest = False
         elif doctest or indent > skip_deeper:
             continue
         elif line.startswith((">>>", "In [")):
-            close()
+            blocks.append([])
             doctest = True
         elif _UNDERLINE.match(line):
-            open_lines.clear()  # the line above is a heading
+            blocks[-1].clear()  # the line above is a heading
         elif line.startswith(".. "):
-            close()
+            blocks.append([])
             admonition, level = _ADMONITION.match(line), indent
             skip_deeper = math.inf if admonition else indent
             if admonition and admonition[1]:
-                open_lines.append(admonition[1])
+                blocks[-1].append(admonition[1])
         else:
             skip_deeper = math.inf
             bullet = _BULLET.match(line)
             start = bullet.end() if bullet else 0
             field = _FIELD.match(line, start)
-            ended = not open_lines or open_lines[-1].endswith((".", "!", "?"))
+            ended = not blocks[-1] or blocks[-1][-1].endswith((".", "!", "?"))
             if bullet or indent != level or (field and ended):
-                close()
+                blocks.append([])
             level = indent + start
-            if not open_lines:
+            if not blocks[-1]:
                 line = line[field.end() if field else start :]
             if line:
-                open_lines.append(line)
+                blocks[-1].append(line)
             if line.endswith("::"):
                 skip_deeper = indent
-                close()
-    close()
-    return finished
+                blocks.append([])
+    return [" ".join(lines) for lines in blocks if lines]
 
 
 def is_prose(sentence: str) -> bool:
@@ -198,33 +189,26 @@ def _installed() -> dict[str, tuple[str, Path]]:
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             package = metadata.distribution(DISTRIBUTIONS.get(name, name))
-            folder = Path(str(package.locate_file(name)))
-            if folder.is_dir():
-                packages[name] = (package.version, folder)
+            packages[name] = (package.version, Path(str(package.locate_file(name))))
     return packages
 
 
-def _sentences_in(folder: Path) -> Iterator[str]:
-    """The sentences of one package, file by file."""
-    for file in sorted(folder.rglob("*.py")):
-        if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
-            for text in dict.fromkeys(doc_strings(file.read_text(encoding="utf-8", errors="ignore"))):
-                yield from sentences_of(text)
-
-
-def read_docstring_sentences(folders: dict[str, Path]) -> pd.DataFrame:
-    """The sentences in these packages (import name -> folder), columns sentence and package, each sentence once."""
-    rows: dict[str, tuple[str, str]] = {}
+def read_docstring_sentences(folders: Sequence[Path]) -> list[str]:
+    """The sentences in the packages in these folders, file by file; each once, whatever its case."""
+    sentences: dict[str, str] = {}
     with progress(total=len(folders), label="read doc strings, package") as bar:
-        for package, folder in folders.items():
-            for sentence in _sentences_in(folder):
-                rows.setdefault(sentence.lower(), (sentence, package))
+        for folder in folders:
+            for file in sorted(folder.rglob("*.py")):
+                if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
+                    texts = dict.fromkeys(doc_strings(file.read_text(encoding="utf-8", errors="ignore")))
+                    for sentence in chain.from_iterable(map(sentences_of, texts)):
+                        sentences.setdefault(sentence.lower(), sentence)
             bar.update()
-    return pd.DataFrame(list(rows.values()), columns=["sentence", "package"])
+    return list(sentences.values())
 
 
-def docstring_sentences() -> pd.DataFrame:
-    """About 80 thousand English sentences (columns sentence, package) of the installed packages, package by package.
+def docstring_sentences() -> list[str]:
+    """About 80 thousand English sentences of the installed packages, package by package.
 
     The same for the same package versions. Read once, in about 20 seconds; then from the cache. DataError when that
     cannot be written.
@@ -234,31 +218,15 @@ def docstring_sentences() -> pd.DataFrame:
     key = hashlib.sha256(repr(versions).encode()).hexdigest()[:12]
 
     def write(path: Path) -> None:
-        sentences = read_docstring_sentences({name: folder for name, (_, folder) in packages.items()})
-        sentences.to_csv(path, index=False, **_TABLE)
+        sentences = read_docstring_sentences([folder for _, folder in packages.values()])
+        path.write_text("\n".join(sentences), encoding="utf8")
 
-    path = cached(paths.cache() / "demo" / f"sentences-{key}.tsv", write)
-    return pd.read_csv(path, keep_default_na=False, **_TABLE)
-
-
-def _asset(name: str) -> pd.DataFrame:
-    return pd.read_csv(ASSETS / name, keep_default_na=False)
+    return read_lines(paths.made_once(paths.cache() / "demo" / f"sentences-{key}.txt", write))
 
 
 def similarity(split: str) -> tuple[list[str], list[str], list[float]]:
     """First sentences, second sentences and scores from 0 to 5 of one split, `dev` or `test`; else DataError."""
-    rows = _asset("similarity.csv").query("split == @split")
+    rows = pd.read_csv(ASSETS / "similarity.csv").query("split == @split")
     if rows.empty:
         raise DataError(f"the demo pairs have no split {split!r}: choose from dev, test.")
     return rows["sentence1"].tolist(), rows["sentence2"].tolist(), rows["score"].tolist()
-
-
-def triples() -> list[tuple[str, str, str]]:
-    """Sentence, entailed sentence, contradicting sentence."""
-    return list(_asset("triples.csv")[["sent0", "sent1", "hard_neg"]].itertuples(index=False, name=None))
-
-
-def topics() -> tuple[list[str], list[str]]:
-    """Short titles and the topic of each."""
-    table = _asset("topics.csv")
-    return table["text"].tolist(), table["label"].tolist()

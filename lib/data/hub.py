@@ -12,24 +12,18 @@ from lib import paths
 from lib.checks import DataError
 from lib.data.files import manifest
 
-
-def file_of(name: str) -> str:
-    """The file that is called `wiki1m`, `nli` or `senteval`; DataError for another name."""
-    files = manifest()["hub"]["files"]
-    if name not in files:
-        raise DataError(f"{name!r} is not known: choose from {', '.join(files)}.")
-    return files[name]
+FILES: dict[str, str] = manifest()["hub"]["files"]  # wiki1m, nli, senteval
 
 
 def fetch(name: str, data_dir: Path) -> Path:
-    """Bring `wiki1m`, `nli` or `senteval` of SimCSE's data set repository into data_dir; return where it lies.
+    """Bring one of FILES from SimCSE's data set repository into data_dir; return where it lies.
 
-    DataError: unknown name, no network, or a file that is not whole.
+    DataError: no network, or an archive that is not whole.
     """
-    repository, file, is_archive = manifest()["hub"]["repository"], file_of(name), name == "senteval"
-    target = data_dir / ("senteval/downstream" if is_archive else file)
+    is_archive = name == "senteval"
     bring = _unpack if is_archive else shutil.copy
-    return paths.made_once(target, lambda new: bring(_download(repository, file), new), folder=is_archive)
+    target = data_dir / ("senteval/downstream" if is_archive else FILES[name])
+    return paths.made_once(target, lambda new: bring(_download(FILES[name]), new), folder=is_archive)
 
 
 def _unpack(downloaded: Path, folder: Path) -> None:
@@ -47,22 +41,22 @@ def _unpack(downloaded: Path, folder: Path) -> None:
         downstream.rename(folder)
 
 
-def _download(repository: str, file: str) -> Path:
+def _download(file: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(repository, file, repo_type="dataset"))
+        return Path(hf_hub_download(manifest()["hub"]["repository"], file, repo_type="dataset"))
     except Exception as error:  # the hub client raises a dozen kinds; all mean the same to the user
         raise DataError(
-            f"{file} of {repository} could not be fetched ({type(error).__name__}): with no network, copy the file "
-            "into data_dir by hand."
+            f"{file} could not be fetched from the hub ({type(error).__name__}): with no network, copy the file into "
+            "data_dir by hand."
         ) from error
 
 
 def load_columns(name: str, columns: Sequence[str]) -> list[list[str]]:
     """S x n strings: columns of the train split of a hub data set, the first one where none is named.
 
-    A missing value is a single space. DataError: not found, no network, or columns that are not there.
+    A missing value is a single space. DataError: not found, no network, or columns that are not there or hold no text.
     """
     import datasets
 
@@ -70,7 +64,8 @@ def load_columns(name: str, columns: Sequence[str]) -> list[list[str]]:
         table = datasets.load_dataset(name, split="train")
     except Exception as error:
         raise DataError(f"hub data set {name!r} could not be loaded ({type(error).__name__}: {error}).") from error
-    columns = list(columns) or table.column_names[:1]
-    if not set(columns) <= set(table.column_names):
-        raise DataError(f"hub data set {name!r} has columns {table.column_names}; asked for {columns}.")
-    return [[" " if value is None else str(value) for value in table[column]] for column in columns]
+    texts = [column for column, feature in table.features.items() if getattr(feature, "dtype", "").endswith("string")]
+    columns = columns or texts[:1]
+    if not columns or not set(columns) <= set(texts):
+        raise DataError(f"hub data set {name!r} has the columns of text {texts}; asked for {list(columns)}.")
+    return [[value or " " for value in table[column]] for column in columns]

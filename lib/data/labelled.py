@@ -10,7 +10,7 @@ from pathlib import Path
 from lib import paths
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, manifest, read_counted, read_table, suffixes
+from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
 
 SETS = ("demo", *manifest()["labelled"])
 
@@ -44,36 +44,29 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
         DataError: unknown, missing, truncated, in another format, or with one label alone.
     """
     known = manifest()["labelled"].get(name)
-    if name == "demo":
-        texts, labels = demo.topics()
-    elif known:
+    if known:
         if split not in known["splits"]:
             raise DataError(f"{name} has no split {split!r}: there are {', '.join(known['splits'])}.")
-        files = [Path(data_dir) / file for file in known["splits"][split]]
-        expected = known["rows"][split]
+        files, expected = [Path(data_dir) / file for file in known["splits"][split]], known["rows"][split]
         if len(files) == 2:
-            texts, labels = (read_counted(file, expected) for file in files)
+            texts, labels = (read_lines(file, expected) for file in files)
         else:
-            texts, labels = _read_table(files[0], known["header"])
-            expect_count(files[0], len(texts), expected, "rows")
-    elif {".csv", ".tsv"} & suffixes(Path(name)):
-        texts, labels = _read_table(Path(data_dir) / paths.expanded(name), ["text", "label"])
+            texts, labels = _columns(files[0], known["header"], expected)
+    elif name == "demo" or {".csv", ".tsv"} & suffixes(Path(name)):
+        file = demo.ASSETS / "topics.csv" if name == "demo" else Path(data_dir) / paths.expanded(name)
+        texts, labels = _columns(file, ["text", "label"])
     else:
-        choices = ", ".join(SETS)
         raise DataError(
-            f"no texts with labels are called {name!r}: choose from {choices}, or give a .csv or .tsv file."
+            f"no texts with labels are called {name!r}: choose from {', '.join(SETS)}, or give a .csv or .tsv file."
         )
     if len(set(labels)) < 2:
         raise DataError(f"{name}: {len(texts)} texts with one label: there is nothing to tell apart.")
     return LabelledTexts(Path(name).stem, tuple(texts), tuple(labels))
 
 
-def _read_table(path: Path, header: Sequence[str]) -> tuple[list[str], list[str]]:
-    rows = read_table(path)
-    if not rows or rows[0][1] != list(header):
-        found = rows[0][1] if rows else "nothing"
-        raise DataError(f"{path}, line 1: the header must be {', '.join(header)}; got {found}.")
-    for line, row in rows[1:]:
-        if len(row) != 2 or not all(map(str.strip, row)):
-            raise DataError(f"{path}, line {line}: expected a text and a label, got {row}.")
-    return [row[0] for _, row in rows[1:]], [row[1].strip() for _, row in rows[1:]]
+def _columns(path: Path, header: Sequence[str], expected: int | None = None) -> tuple[list[str], list[str]]:
+    _, rows = read_table(path, header)
+    expect_count(path, len(rows), expected, "rows")
+    if empty := [row for row in rows if not all(map(str.strip, row))]:
+        raise DataError(f"{path}: {len(empty)} rows without a text or a label, the first is {empty[0]}.")
+    return [text for text, _ in rows], [label.strip() for _, label in rows]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib.checks import DataError
-from lib.data.files import read_lines, single_spaced
+from lib.data.files import read_lines, read_table, single_spaced
 
-QRELS_HEADER = "query-id\tcorpus-id\tscore"
+QRELS_HEADER = ("query-id", "corpus-id", "score")
 
 
 @dataclass(frozen=True)
@@ -33,41 +33,30 @@ class RetrievalTask:
 
 
 def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> RetrievalTask:
-    """Read `<data_dir>/retrieval/<name>`, or the folder `name` itself; a name that ends with .tsv is a table of captions
-    in data_dir, see `load_captions`.
+    """Read `<data_dir>/retrieval/<name>` (or a folder anywhere, if `name` is absolute); a name that ends with .tsv is a
+    table of captions in data_dir, see `load_captions`.
 
     Queries without judgements in this split are left out, as BEIR does; empty documents stay.
 
     Raises:
-        DataError: a file is missing or not in BEIR's layout, an id comes twice, or a judgement names an unknown id:
-            the file and line are named.
+        DataError: a file is missing or not in BEIR's layout, an id comes twice, or a judgement names an unknown id.
     """
     if name.endswith(".tsv"):
         return load_captions(Path(data_dir) / name)
-    folder = next((f for f in (Path(data_dir) / "retrieval" / name, Path(name)) if name and os.path.isdir(f)), None)
-    if folder is None:
-        where = Path(data_dir) / "retrieval" / name
-        raise DataError(f"{where} does not exist: a retrieval collection is a folder in BEIR's layout.")
-    documents = _texts(folder / "corpus.jsonl")
-    queries = _texts(folder / "queries.jsonl")
+    folder = Path(data_dir) / "retrieval" / name
+    documents, queries = _texts(folder / "corpus.jsonl"), _texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
-    header, *lines = read_lines(path) or [""]
-    if header != QRELS_HEADER:
-        raise DataError(f"{path}, line 1: the header must be {QRELS_HEADER.split()}, tab-separated; got {header!r}.")
-    relevance: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(lines, start=2):
-        try:
-            query, document, grade = line.split("\t")
-            relevance.setdefault(query, {})[document] = int(grade)
-        except ValueError:
-            raise DataError(
-                f"{path}, line {number}: expected query, document and a whole number; got {line[:80]!r}."
-            ) from None
-        if query not in queries or document not in documents:
-            what = f"query {query!r}" if query not in queries else f"document {document!r}"
-            raise DataError(f"{path}, line {number}: {what} is in none of the texts: fetch it again.")
-    if not relevance:
+    _, judgements = read_table(path, QRELS_HEADER)
+    if not judgements:
         raise DataError(f"{path} holds no judgement: fetch it again.")
+    relevance: dict[str, dict[str, int]] = {}
+    for query, document, grade in judgements:
+        if query not in queries or document not in documents or not re.fullmatch(r"-?\d+", grade):
+            raise DataError(
+                f"{path}: query {query!r}, document {document!r}, grade {grade!r}: expected ids of the texts and a whole "
+                "number; fetch the collection again."
+            )
+        relevance.setdefault(query, {})[document] = int(grade)
     asked = {identifier: text for identifier, text in queries.items() if identifier in relevance}
     return RetrievalTask(folder.name, split, asked, documents, relevance)
 
@@ -103,13 +92,12 @@ def _texts(path: Path) -> dict[str, str]:
     for number, line in enumerate(read_lines(path), start=1):
         try:
             row = json.loads(line)
-            identifier = str(row["_id"])
-            text = single_spaced(" ".join([row.get("title") or "", row["text"]]))
-        except (ValueError, KeyError, TypeError, AttributeError):
+            identifier, text = str(row["_id"]), " ".join([row.get("title") or "", row["text"]])
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path}, line {number}: expected a JSON object with the texts _id and text, perhaps title."
-            ) from None
+                f"{path}, line {number}: expected a JSON object with _id and text, perhaps title."
+            ) from error
         if identifier in texts:
             raise DataError(f"{path}, line {number}: the id {identifier!r} comes twice.")
-        texts[identifier] = text
+        texts[identifier] = single_spaced(text)
     return texts

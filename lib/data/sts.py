@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,22 @@ import numpy as np
 
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, manifest, read_counted, single_spaced
+from lib.data.files import expect_count, manifest, read_pattern, single_spaced
 
-PAIR_FIELDS = (2, 4)  # of a line of STS12 to STS16; two more name the sources (STS16 as it was published)
-SCALE = (0, 5)  # of their gold scores
+SCALE = (0, 5)  # of gold scores
 POSITIVE_GOLD = 4.0  # pairs scored strictly above this mean the same (SimCSE, Figure 2); every task has some
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+
+# Patterns of a line.
+_SCORE = r"(?P<score>[0-4](\.\d*)?|5(\.0*)?)"
+_PAIR = r"(?P<first>[^\t]*)\t(?P<second>[^\t]*)"
+_SOURCES = r"(\t[^\t]*){2}"  # or licence and author
+_PAIR_LINE = rf"{_PAIR}({_SOURCES})?"
+_GOLD_LINE = rf"({_SCORE})?\s*"  # a pair without a score was not annotated
+_TABLE_LINES = {
+    "STS-B": rf"([^\t]*\t){{4}}{_SCORE}\t{_PAIR}({_SOURCES})?",
+    "SICK-R": rf"[^\t]*\t{_PAIR}\t{_SCORE}\t[^\t]*",
+}
 
 
 @dataclass(frozen=True)
@@ -60,50 +69,23 @@ class STSTask:
         return hashlib.sha256(repr((self.sentences1, self.sentences2, self.gold.tolist())).encode()).hexdigest()
 
 
-def _fields(path: Path, number: int, line: str, expected: Sequence[int]) -> list[str]:
-    fields = line.split("\t")
-    if len(fields) not in expected:
-        allowed = " or ".join(map(str, expected))
-        raise DataError(f"{path}, line {number}: {len(fields)} tab-separated fields, expected {allowed}.")
-    return fields
-
-
-def _score(path: Path, number: int, text: str, scale: Sequence[float]) -> float:
-    try:
-        score = float(text)
-    except ValueError:
-        score = math.nan
-    if not scale[0] <= score <= scale[1]:
-        raise DataError(f"{path}, line {number}: {text!r} is no gold score between {scale[0]} and {scale[1]}.")
-    return score
-
-
-def _subset(rows: Iterable[tuple[str, str, float]]) -> Subset:
-    first, second, gold = zip(*rows, strict=True)
-    return Subset(tuple(map(single_spaced, first)), tuple(map(single_spaced, second)), np.array(gold, dtype=np.float64))
-
-
-def _read_table(path: Path, expected: int, table: Mapping[str, Any]) -> list[tuple[str, str, float]]:
-    """Two sentences and their score from these columns of every line."""
-    rows, header = [], table["header"]
-    for number, line in enumerate(read_counted(path, expected, header=header), start=header + 1):
-        fields = _fields(path, number, line, table["fields"])
-        first, second, score = (fields[column] for column in table["columns"])
-        rows.append((first, second, _score(path, number, score, table["scale"])))
-    return rows
+def _subset(pairs: Iterable[tuple[str, str, Any]]) -> Subset:
+    """Of (sentence, sentence, score): those that have a score."""
+    scored = [(single_spaced(a), single_spaced(b), float(score)) for a, b, score in pairs if score is not None]
+    first, second, gold = zip(*scored, strict=True)
+    return Subset(first, second, np.array(gold))
 
 
 def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
-    """One subset of STS12 to STS16: a pair without a gold score was not annotated and does not count."""
-    pairs_path, gold_path = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
-    pairs, gold = read_counted(pairs_path, lines), read_counted(gold_path, lines)
-    rows = []
-    for number, (pair, score) in enumerate(zip(pairs, gold, strict=True), start=1):
-        if score.strip():
-            first, second = _fields(pairs_path, number, pair, PAIR_FIELDS)[:2]
-            rows.append((first, second, _score(gold_path, number, score, SCALE)))
-    expect_count(gold_path, len(rows), scored, "scored lines")
-    return _subset(rows)
+    """One subset of STS12 to STS16."""
+    path = folder / f"STS.gs.{name}.txt"
+    pairs, gold = (
+        read_pattern(folder / f"STS.input.{name}.txt", lines, _PAIR_LINE),
+        read_pattern(path, lines, _GOLD_LINE),
+    )
+    subset = _subset((*pair.group("first", "second"), score["score"]) for pair, score in zip(pairs, gold, strict=True))
+    expect_count(path, len(subset), scored, "scored lines")
+    return subset
 
 
 def protocol(name: str, split: str) -> str:
@@ -125,20 +107,22 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     Raises:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
-    table = manifest()["sts_tables"].get(name)
+    downstream = data_dir / "senteval" / "downstream"
     if name == "demo":
-        subsets = {name: _subset(zip(*demo.similarity(split), strict=True))}
-        return STSTask(name, split, protocol(name, split), subsets)
+        return STSTask(name, split, protocol(name, split), {name: _subset(zip(*demo.similarity(split), strict=True))})
     if name not in STS_TASKS:
         raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
-    splits = [*table["splits"], "all"] if table else ["test"]
+    table = manifest()["sts_tables"].get(name, {})
+    splits = [*table, "all"] if table else ["test"]
     if split not in splits:
         raise DataError(f"{name} has no split {split!r}: choose from {', '.join(splits)}.")
-    downstream = data_dir / "senteval" / "downstream"
     if table:
-        files = table["splits"].values() if split == "all" else [table["splits"][split]]
-        rows = [row for file, count in files for row in _read_table(downstream / file, count, table)]
-        subsets = {name: _subset(rows)}
+        header = int(name == "SICK-R")
+        parts = table.values() if split == "all" else [table[split]]
+        rows = [
+            row for file, n in parts for row in read_pattern(downstream / file, n, _TABLE_LINES[name], header=header)
+        ]
+        subsets = {name: _subset(row.group("first", "second", "score") for row in rows)}
     else:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]

@@ -18,7 +18,6 @@ from torch import Tensor
 from lib import paths
 from lib.checks import DataError
 from lib.data.corpus import Corpus
-from lib.data.files import cached
 from lib.progress import progress
 
 FORMAT = 1
@@ -105,8 +104,8 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         split: the rest of a longer text goes on in further rows instead of being cut off; for plain sentences only.
 
     Raises:
-        DataError: the cache cannot be written or is damaged, `split` is asked for with more than plain sentences, or most of
-            the text is unknown to the tokenizer.
+        DataError: the cache cannot be written, `split` is asked for with more than plain sentences, or most of the text
+            is unknown to the tokenizer.
     """
     if split and corpus.kind != "sentences":
         raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
@@ -128,16 +127,9 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
         _save(folder / "ids.npy", np.concatenate(parts))
         _save(folder / "offsets.npy", np.cumsum([0, *lengths]))
 
-    folder = cached(paths.cache() / "tokens" / key, write, folder=True)
-    sentences = len(corpus) * len(corpus.roles)  # and more where texts are split
-    try:
-        ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
-        offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-        is_whole = len(offsets) > sentences and offsets[-1] == len(ids)
-    except (OSError, ValueError, EOFError):
-        is_whole = False
-    if not is_whole:
-        raise DataError(f"{folder} is damaged: delete it, it will be made again.")
+    folder = paths.made_once(paths.cache() / "tokens" / key, write, folder=True)
+    ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
+    offsets = np.load(folder / "offsets.npy", allow_pickle=False)
     unknown = np.count_nonzero(ids == encoder.tokenizer.unk_token_id)
     added = len(encoder.tokenize([""])[0]) if unknown > len(ids) / 4 else 0  # [CLS], [SEP] and a prompt
     if added and unknown > MOST_UNKNOWN * (len(ids) - added * (len(offsets) - 1)):

@@ -6,7 +6,6 @@ SimCSE and its successors evaluate on. Files lie in `<data_dir>/senteval/downstr
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,11 +13,10 @@ from typing import Literal
 import numpy as np
 
 from lib.checks import DataError
-from lib.data.files import FETCH_AGAIN, manifest, read_counted, single_spaced
+from lib.data.files import manifest, read_lines, read_pattern, single_spaced
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 EXPECTED_LINES: dict[str, int] = manifest()["transfer"]  # of each file, relative to senteval/downstream
-TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 # Folds tasks: the file of class 1, then the file of class 0.
 _FOLD_FILES = {
@@ -32,12 +30,15 @@ _SPLIT_FILES = {
     "TREC": {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"},
     "MRPC": {part: f"MRPC/msr_paraphrase_{part}.txt" for part in ("train", "test")},
 }
-# Encoding, lines of the header, names of the classes, and the pattern of a line.
+# Pattern of a line, classes from 0, encoding, lines of the header.
 _FORMATS = {
-    "SST2": ("utf-8", 0, ("0", "1"), r"(?P<text1>.*)\t(?P<label>.) *"),
-    "TREC": ("latin-1", 0, TREC_CLASSES, r"(?P<label>\w+):\S* (?P<text1>.*)"),
-    "MRPC": ("utf-8-sig", 1, ("0", "1"), r"(?P<label>.)\t[^\t]*\t[^\t]*\t(?P<text1>[^\t]*)\t(?P<text2>[^\t]*)"),
-}
+    "SST2": (r"(?P<text1>.*)\t(?P<label>[01]) *", "01", "utf8", 0),
+    "TREC": (
+        r"(?P<label>ABBR|DESC|ENTY|HUM|LOC|NUM):\S* (?P<text1>.*)",
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"), "latin-1", 0,
+    ),
+    "MRPC": (r"(?P<label>[01])\t[^\t]*\t[^\t]*\t(?P<text1>[^\t]*)\t(?P<text2>[^\t]*)", "01", "utf8", 1),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,17 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
     folder = Path(data_dir) / "senteval" / "downstream"
     if name in _FOLD_FILES:
         ones, zeros = (
-            read_counted(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name]
+            read_lines(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name]
         )
         texts, labels = [single_spaced(line) for line in ones + zeros], np.repeat([1, 0], [len(ones), len(zeros)])
         return TransferTask(name, "folds", Split(texts, None, labels), test=None, dev=None, pairs=False)
-    files = _SPLIT_FILES[name]
-    splits = {part: _read(folder / file, EXPECTED_LINES[file], *_FORMATS[name]) for part, file in files.items()}
+    splits = {part: _read(folder, file, *_FORMATS[name]) for part, file in _SPLIT_FILES[name].items()}
     kind = "train_dev_test" if "dev" in splits else "train_test"
     return TransferTask(name, kind, splits["train"], splits["test"], splits.get("dev"), pairs=name == "MRPC")
 
 
-def _read(path: Path, expected: int, encoding: str, header: int, classes: tuple[str, ...], pattern: str) -> Split:
-    lines = read_counted(path, expected, encoding=encoding, header=header)
-    rows = [re.fullmatch(pattern, line) for line in lines]
-    for number, row in enumerate(rows, start=header + 1):
-        if row is None or row["label"] not in classes:
-            raise DataError(f"{path}, line {number}, is not in SentEval's format: {FETCH_AGAIN}")
+def _read(folder: Path, file: str, pattern: str, classes: tuple[str, ...] | str, encoding: str, header: int) -> Split:
+    rows = read_pattern(folder / file, EXPECTED_LINES[file], pattern, encoding=encoding, header=header)
     labels = np.array([classes.index(row["label"]) for row in rows], dtype=np.int64)
     texts1 = [single_spaced(row["text1"]) for row in rows]
     texts2 = [single_spaced(row["text2"]) for row in rows] if "text2" in pattern else None

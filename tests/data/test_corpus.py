@@ -11,7 +11,7 @@ from lib.data.corpus import ROLES
 
 
 def test_sentences_from_text_gzip_and_patterns(tmp_path):
-    (tmp_path / "a.txt").write_text("\ufeffOne\u2028still one.\n\n\u200b\n  Two. \n", encoding="utf8")
+    (tmp_path / "a.txt").write_text("\ufeffOne\u2028still one.\n\n  Two. \n", encoding="utf8")
     (tmp_path / ".a.txt.lock").write_text("A pattern leaves hidden files out.")
     (tmp_path / "b").mkdir()
     with gzip.open(tmp_path / "b/b.txt.gz", "wt", encoding="utf8") as file:
@@ -32,13 +32,6 @@ def test_triples_and_pairs(tmp_path):
     (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
     pairs = load_corpus("p.tsv", tmp_path)
     assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
-
-
-def test_a_few_hard_negatives_that_come_often_are_no_labels(tmp_path):
-    rows = [f"a question {i},its answer {i},another answer {i % 15}\n" for i in range(1000)]
-    (tmp_path / "t.csv").write_text("query,answer,hard_negative\n" + "".join(rows))
-    corpus = load_corpus("t.csv", tmp_path)
-    assert corpus.kind == "triples" and len(set(corpus.columns[2])) == 15
 
 
 @pytest.mark.parametrize(
@@ -75,17 +68,18 @@ def test_roles_that_do_not_fit_are_refused(columns, roles):
 @pytest.mark.parametrize(
     "name, content, words",
     [
-        ("a.txt", "\n\u200b \n", "no sentence"),
-        ("a.txt", "the same\n" * 1000, "all 1,000 rows of 'sentences' are the same, 'the same'"),
-        ("a.txt", "1\n2\n", "all 2 rows of 'sentences' are numbers"),
-        ("a.txt", "sentence\tlabel\na b\tx\n", "begins a table, not sentences"),
+        ("a.txt", "\n \n", "no sentence"),
         ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
         ("a.csv", "", "is empty"),
         ("a.csv", "sent0,sent1\n", "no sentence"),
         ("a.csv", 'sent0,sent1\n"open,x\n', "quote sign left open"),
-        ("a.tsv", 'sent0\tsent1\n"a b\tc d\ne f\tg h"\ti j\n', "line 3: a cell goes over several lines"),
+        (
+            "a.tsv",
+            'sent0\tsent1\n"a b\tc d\ne f\tg h"\ti j\n',
+            "a cell goes over several lines, 'a b.*quote sign left open",
+        ),
         ("a.csv", "a cat,a dog\nred house,blue house\n", "line 1 is a header, and 'a cat' is no name"),
-        ("a.csv", "a,b,c,d\n1,2,3,4\n", "header has 4 columns; .*any number .* begins with anchor"),
+        ("a.csv", "sent0,sent1,sent2,sent3\n1,2,3,4\n", "4 columns and the roles .* 'anchor' first, in the header"),
         ("a.csv", "anchor,a,a\n1,2,3\n", "a role of its own"),
         ("a.csv", "positive,anchor\na b,c d\n", "'positive' would be trained on as anchor"),
         ("a.csv", "sent0,neg1,sent1\na b,c d,e f\n", "'neg1' would be trained on as positive: order .*anchor,negative"),
@@ -94,7 +88,6 @@ def test_roles_that_do_not_fit_are_refused(columns, roles):
         ("a.csv", "premise,hypothesis,label\na b,c d,neutral\n", "'label' is no name of a column of text"),
         ("a.csv", "sentence_id,sentence\n1,a b\n", "'sentence_id' is no name"),
         ("a.csv", "text,text similarity score\na b,0.5\n", "'text similarity score' is no name"),
-        ("a.tsv", "text\ttext2\nx\t-0.5\ny\t3\n", "all 2 rows of 'text2' are numbers"),
         ("wiki1m_for_simcse.txt", "one\ntwo\n", "expected 1,000,000 lines, found 2"),
         ("nli_for_simcse.csv", "sent0,sent1,hard_neg\na,b,c\n", "expected 275,601 rows, found 1"),
     ],
@@ -139,6 +132,8 @@ def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
     assert set(corpus.columns[0][2:]) == {*task.sentences1, *task.sentences2}
     assert len(set(corpus.columns[0][2:])) == len(corpus) - 2 and "sentences of demo" in corpus.name
     assert load_corpus("b+demo.txt", tmp_path).columns == (("A plus sign in a file name.",),)
+    triples = load_corpus("demo-triples", tmp_path)
+    assert triples.name == "demo triples" and len(triples) > 100 and all(map(all, triples.columns))
     with pytest.raises(DataError, match="plain sentences only; .* holds triples"):
         load_corpus("demo-triples+demo", tmp_path)
     with pytest.raises(DataError, match="senteval"):

@@ -1,10 +1,9 @@
-"""The demo corpus: sentence rules and determinism; the labelled sentences."""
+"""The demo corpus: sentence rules and determinism."""
 
 from __future__ import annotations
 
 import pytest
 
-from lib.checks import DataError
 from lib.data import demo
 
 NUMPY_STYLE = """
@@ -120,21 +119,9 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(f'"""\n{text}\n"""\n')
     monkeypatch.setattr(demo, "_installed", lambda: {"package": ("1.0", package)})
-    frame = demo.docstring_sentences()
-    assert frame.values.tolist() == [
-        ["This is the FIRST file of it.", "package"],
-        ["This is the second file of it.", "package"],
-    ]
+    sentences = demo.docstring_sentences()
+    assert sentences == ["This is the FIRST file of it.", "This is the second file of it."]
     (package / "a.py").unlink()
-    assert demo.docstring_sentences().equals(frame)  # from the cache
+    assert demo.docstring_sentences() == sentences  # from the cache
     monkeypatch.setattr(demo, "_installed", lambda: {"package": ("1.1", package)})
     assert len(demo.docstring_sentences()) == 1
-    monkeypatch.setenv("CSE_CACHE", str(package / "b.py"))
-    with pytest.raises(DataError, match="the cache .*/b.py/demo cannot be written .*: set CSE_CACHE"):
-        demo.docstring_sentences()
-
-
-def test_triples_and_topics():
-    assert all(len(row) == 3 and all(row) for row in demo.triples())
-    texts, labels = demo.topics()
-    assert len(texts) == len(labels) > len(set(labels)) > 1

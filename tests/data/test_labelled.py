@@ -53,9 +53,9 @@ def test_ones_own_table_and_its_fingerprint(tmp_path):
     "text, words",
     [
         ("title,label\na,x\nb,y\n", "line 1: the header must be text, label; got"),
-        ("", "line 1: the header must be text, label; got nothing"),
-        ("text,label\na,x\nb\n", "line 3: expected a text and a label"),
-        ("text,label\n ,x\nb,y\n", "line 2: expected a text and a label"),
+        ("", "is empty"),
+        ("text,label\na,x\nb\n", "line 3: 1 columns where the header has 2"),
+        ("text,label\n ,x\nb,y\n", "1 rows without a text or a label, the first is"),
         ("text,label\na,x\nb,x\n", "2 texts with one label: there is nothing to tell apart"),
     ],
 )

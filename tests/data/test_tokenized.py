@@ -1,4 +1,4 @@
-"""Tokenising once: batches against an obvious loop, roles, the cache and its damages, rows that are split."""
+"""Tokenising once: batches against an obvious loop, roles, the cache, rows that are split."""
 
 import numpy as np
 import pytest
@@ -99,24 +99,6 @@ def test_long_texts_are_split_where_it_is_asked_for(encoder, sentences):
         tokenize_corpus(Corpus("x", (texts, texts)), encoder, max_length=10, split=True)
 
 
-@pytest.mark.parametrize("file", ["ids.npy", "offsets.npy"])
-@pytest.mark.parametrize("damage", ["cut", "missing", "other"])
-def test_a_damaged_cache_is_named(encoder, sentences, tmp_path, file, damage):
-    corpus = plain(sentences[:20])
-    tokenize_corpus(corpus, encoder, max_length=8)
-    path = cached(tmp_path)[0] / file
-    content = path.read_bytes()
-    if damage == "missing":
-        path.unlink()
-    elif damage == "other":
-        np.save(path, np.zeros(3, dtype=np.int32))
-    else:
-        path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match=r"delete .*made again\.") as error:
-        tokenize_corpus(corpus, encoder, max_length=8)
-    assert str(path.parent) in str(error.value)
-
-
 def test_an_interrupted_or_impossible_cache_leaves_nothing(encoder, sentences, tmp_path, monkeypatch):
     def interrupted(*args, **options):
         raise KeyboardInterrupt
@@ -128,5 +110,5 @@ def test_an_interrupted_or_impossible_cache_leaves_nothing(encoder, sentences, t
     tokenize_corpus(plain(sentences), encoder, max_length=8)
     (tmp_path / "a file").write_text("")
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "a file"))
-    with pytest.raises(DataError, match="cannot be written .*: set CSE_CACHE"):
+    with pytest.raises(DataError, match="a file.* cannot be read or written"):
         tokenize_corpus(plain(sentences), encoder, max_length=8)

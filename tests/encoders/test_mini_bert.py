@@ -26,7 +26,7 @@ SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate
 def corpus() -> list[str]:
     """500 different sentences from one small installed package."""
     _, folder = demo._installed()["joblib"]
-    sentences = demo.read_docstring_sentences({"joblib": folder})["sentence"].tolist()
+    sentences = demo.read_docstring_sentences([folder])
     sentences += [f"{sentence} {later}" for sentence, later in zip(sentences, sentences[7:], strict=False)]
     return sentences[:500]
 
