@@ -25,10 +25,9 @@ KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
 PLACES = {"anchor": 0, "positive": 1, "neg": 2, "contradict": 2}
 TEXT_NAME = re.compile(
     "anchor|positive|neg|contradict|entail|sent|text|premise|hypothesis|query|question|answer|doc|passage|title|caption|"
-    "summary|word|phrase|original|paraphrase|source|target",
-    re.IGNORECASE,
+    "summary|word|phrase|original|paraphrase|source|target"
 )
-OTHER_NAME = re.compile(r"label|score|rating|class|categor|judg?ment|(\b|_)(id|idx|index)(\b|_|\d)", re.IGNORECASE)
+OTHER_NAME = re.compile(r"label|score|rating|class|categor|judg?ment|(\b|_)(id|idx|index)(\b|_|\d)")
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
@@ -86,25 +85,24 @@ class Corpus:
 
 
 def _roles(path: Path, header: list[str]) -> tuple[str, ...]:
-    """The roles that a header gives: its own names if the first is `anchor`, otherwise none, for columns in order.
+    """The roles that a header gives: its own names if the first is `anchor`, otherwise none, for columns in order; case
+    does not count.
 
     Raises:
         DataError: a column is not one of texts by its name, or belongs in another place.
     """
-    lower = [name.lower() for name in header]
-    if lower == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
+    header = [name.lower() for name in header]
+    if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
         return ROLES
-    if lower[0] == "anchor":
-        return tuple(
-            small if small in (*ROLES, "negative") else name for small, name in zip(lower, header, strict=True)
-        )
+    if header[0] == "anchor":
+        return tuple(header)
     for name, place in zip(header, range(len(ROLES)), strict=False):
         if not TEXT_NAME.search(name) or OTHER_NAME.search(name) or len(name.split()) > 3:
             raise DataError(
                 f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above the "
                 "rows, or take a column of labels out."
             )
-        if any(word in name.lower() and place != right for word, right in PLACES.items()):
+        if any(word in name and place != right for word, right in PLACES.items()):
             raise DataError(
                 f"{path}: the column {name!r} would be trained on as {ROLES[place]}: order the columns as sent0,sent1,"
                 "hard_neg, or name their roles (anchor,negative)."

@@ -19,10 +19,7 @@ from importlib import metadata
 from itertools import chain
 from pathlib import Path
 
-import pandas as pd
-
 from lib import paths
-from lib.checks import DataError
 from lib.data.files import read_lines, single_spaced
 from lib.progress import progress
 
@@ -222,11 +219,3 @@ def docstring_sentences() -> list[str]:
         path.write_text("\n".join(sentences), encoding="utf8")
 
     return read_lines(paths.made_once(paths.cache() / "demo" / f"sentences-{key}.txt", write))
-
-
-def similarity(split: str) -> tuple[list[str], list[str], list[float]]:
-    """First sentences, second sentences and scores from 0 to 5 of one split, `dev` or `test`; else DataError."""
-    rows = pd.read_csv(ASSETS / "similarity.csv").query("split == @split")
-    if rows.empty:
-        raise DataError(f"the demo pairs have no split {split!r}: choose from dev, test.")
-    return rows["sentence1"].tolist(), rows["sentence2"].tolist(), rows["score"].tolist()

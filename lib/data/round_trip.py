@@ -19,7 +19,6 @@ from lib.session import quiet
 
 CHUNK, BATCH = 1_000, 32  # sentences in a file (a killed translation goes on after the last full one), and in a batch
 MOST_EMPTY = 0.1  # share of a chunk
-FILES = (".safetensors", ".json", ".spm", ".model", ".txt")  # of weights, tokenizer and configurations
 
 
 def round_trip(sentences: Sequence[str], there: str, back: str) -> list[str]:
@@ -68,8 +67,8 @@ def load(name: str) -> tuple[Any, Any, list[Path]]:
 
     quiet()
     folder = paths.expanded(name)
-    source, options = str(folder if folder.is_dir() else name), {"local_files_only": folder.is_dir()}
-    options["trust_remote_code"] = False
+    source = str(folder if folder.is_dir() else name)
+    options = {"local_files_only": folder.is_dir(), "trust_remote_code": False}
     try:
         config = AutoConfig.from_pretrained(source, **options)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -85,7 +84,7 @@ def load(name: str) -> tuple[Any, Any, list[Path]]:
             f"({single_spaced(str(error))[:240]}); name two sequence-to-sequence models with safetensors weights, or "
             "choose another augmentation, such as word_repetition(0.2)."
         ) from error
-    return tokenizer, model.eval(), sorted(path for path in folder.iterdir() if path.suffix in FILES)
+    return tokenizer, model.eval(), sorted(filter(Path.is_file, folder.iterdir()))
 
 
 @torch.no_grad()
@@ -99,9 +98,6 @@ def translate(sentences: Sequence[str], tokenizer: Any, model: Any) -> list[str]
         texts = [sentences[i] for i in rows]
         inputs = tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt")
         inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
-        limits = (2 * inputs["attention_mask"].sum(1) + 8).clamp(max=longest - 1).tolist()  # tokens out
-        output = model.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=max(limits))
-        # the token after a sentence's own limit would be a forced end
-        ids = [ids[:limit] for ids, limit in zip(output, limits, strict=True)]
-        translated |= zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True)
+        output = model.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=longest - 1)
+        translated |= zip(rows, tokenizer.batch_decode(output, skip_special_tokens=True), strict=True)
     return [translated[i] for i in range(len(sentences))]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, manifest, read_pattern, single_spaced
+from lib.data.files import expect_count, manifest, read_pattern, read_table, single_spaced
 
 SCALE = (0, 5)  # of gold scores
 POSITIVE_GOLD = 4.0  # pairs scored strictly above this mean the same (SimCSE, Figure 2); every task has some
@@ -69,7 +68,7 @@ class STSTask:
         return hashlib.sha256(repr((self.sentences1, self.sentences2, self.gold.tolist())).encode()).hexdigest()
 
 
-def _subset(pairs: Iterable[tuple[str, str, Any]]) -> Subset:
+def _subset(pairs: Iterable[Sequence[str]]) -> Subset:
     """Of (sentence, sentence, score): those that have a score."""
     scored = [(single_spaced(a), single_spaced(b), float(score)) for a, b, score in pairs if score is not None]
     first, second, gold = zip(*scored, strict=True)
@@ -107,16 +106,16 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     Raises:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
-    downstream = data_dir / "senteval" / "downstream"
-    if name == "demo":
-        return STSTask(name, split, protocol(name, split), {name: _subset(zip(*demo.similarity(split), strict=True))})
-    if name not in STS_TASKS:
+    if name not in (*STS_TASKS, "demo"):
         raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
-    table = manifest()["sts_tables"].get(name, {})
-    splits = [*table, "all"] if table else ["test"]
+    table, downstream = manifest()["sts_tables"].get(name, {}), data_dir / "senteval" / "downstream"
+    splits = ["dev", "test"] if name == "demo" else [*table, "all"] if table else ["test"]
     if split not in splits:
         raise DataError(f"{name} has no split {split!r}: choose from {', '.join(splits)}.")
-    if table:
+    if name == "demo":
+        _, rows = read_table(demo.ASSETS / "similarity.csv")  # sentence1, sentence2, score, topic, kind, split
+        subsets = {name: _subset(row[:3] for row in rows if row[-1] == split)}
+    elif table:
         header = int(name == "SICK-R")
         parts = table.values() if split == "all" else [table[split]]
         rows = [

@@ -20,7 +20,7 @@ from lib.checks import DataError
 from lib.data.corpus import Corpus
 from lib.progress import progress
 
-FORMAT = 1
+FORMAT = 2
 CHUNK = 20_000
 MOST_UNKNOWN = 0.8  # share of the tokens of a corpus
 
@@ -109,9 +109,8 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     """
     if split and corpus.kind != "sentences":
         raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
-    content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length]
-    content += ["mask_prompt beside max_length"] if encoder.pooling == "mask_prompt" else []
-    content += ["split"] if split else []
+    has_prompt = encoder.pooling == "mask_prompt"
+    content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length, has_prompt, split]
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
 
     def write(folder: Path) -> None:
