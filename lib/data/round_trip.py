@@ -19,6 +19,7 @@ from lib.session import quiet
 
 CHUNK, BATCH = 1_000, 32  # sentences in a file (a killed translation goes on after the last full one), and in a batch
 MOST_EMPTY = 0.1  # share of a chunk
+FILES = (".safetensors", ".json", ".spm", ".model", ".txt")  # of weights, tokenizer and configurations
 
 
 def round_trip(sentences: Sequence[str], there: str, back: str) -> list[str]:
@@ -79,25 +80,23 @@ def load(name: str) -> tuple[Any, Any, list[Path]]:
             raise DataError("it wants a language or a task beside the text, which is not given here")
         model = AutoModelForSeq2SeqLM.from_pretrained(source, use_safetensors=True, **options)
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
+        reason = "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else str(error)
         raise DataError(
-            f"round-trip translation: no loadable model {name!r} in a folder, in the hub's cache or on the hub "
-            f"({single_spaced(str(error))[:240]}); name two sequence-to-sequence models with safetensors weights, or "
-            "choose another augmentation, such as word_repetition(0.2)."
+            f"round-trip translation: no loadable model {name!r} ({single_spaced(reason)[:240]}): name two sequence-to-"
+            "sequence models with safetensors weights, or another augmentation, such as word_repetition(0.2)."
         ) from error
-    return tokenizer, model.eval(), sorted(filter(Path.is_file, folder.iterdir()))
+    return tokenizer, model.eval(), sorted(path for path in folder.iterdir() if path.suffix in FILES)
 
 
 @torch.no_grad()
-def translate(sentences: Sequence[str], tokenizer: Any, model: Any) -> list[str]:
+def translate(sentences: list[str], tokenizer: Any, model: Any) -> list[str]:
     """n texts -> n texts; each as if it were translated alone."""
     longest = getattr(model.config, "max_position_embeddings", None) or 512  # tokens in, and tokens out
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-    translated: dict[int, str] = {}
-    for start in range(0, len(order), BATCH):
-        rows = order[start : start + BATCH]
-        texts = [sentences[i] for i in rows]
+    translated: list[str] = []
+    for start in range(0, len(sentences), BATCH):
+        texts = sentences[start : start + BATCH]
         inputs = tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt")
         inputs = {name: inputs[name].to(model.device) for name in ("input_ids", "attention_mask")}
         output = model.generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=longest - 1)
-        translated |= zip(rows, tokenizer.batch_decode(output, skip_special_tokens=True), strict=True)
-    return [translated[i] for i in range(len(sentences))]
+        translated += tokenizer.batch_decode(output, skip_special_tokens=True)
+    return translated

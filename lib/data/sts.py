@@ -78,10 +78,8 @@ def _subset(pairs: Iterable[Sequence[str]]) -> Subset:
 def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
     """One subset of STS12 to STS16."""
     path = folder / f"STS.gs.{name}.txt"
-    pairs, gold = (
-        read_pattern(folder / f"STS.input.{name}.txt", lines, _PAIR_LINE),
-        read_pattern(path, lines, _GOLD_LINE),
-    )
+    pairs = read_pattern(folder / f"STS.input.{name}.txt", lines, _PAIR_LINE)
+    gold = read_pattern(path, lines, _GOLD_LINE)
     subset = _subset((*pair.group("first", "second"), score["score"]) for pair, score in zip(pairs, gold, strict=True))
     expect_count(path, len(subset), scored, "scored lines")
     return subset
@@ -116,11 +114,9 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         _, rows = read_table(demo.ASSETS / "similarity.csv")  # sentence1, sentence2, score, topic, kind, split
         subsets = {name: _subset(row[:3] for row in rows if row[-1] == split)}
     elif table:
-        header = int(name == "SICK-R")
         parts = table.values() if split == "all" else [table[split]]
-        rows = [
-            row for file, n in parts for row in read_pattern(downstream / file, n, _TABLE_LINES[name], header=header)
-        ]
+        how = {"pattern": _TABLE_LINES[name], "header": int(name == "SICK-R")}
+        rows = [row for file, lines in parts for row in read_pattern(downstream / file, lines, **how)]
         subsets = {name: _subset(row.group("first", "second", "score") for row in rows)}
     else:
         year = manifest()["sts"][name]
