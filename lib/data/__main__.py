@@ -38,6 +38,7 @@ def _done(command: str, names: list[str], data_dir: str) -> int:
     code, folder = DONE, paths.data_dir(data_dir)
     for name in names:
         check_choice("the name", name, hub.FILES)
+    for name in names:
         try:
             if command == "fetch":
                 hub.fetch(name, folder)

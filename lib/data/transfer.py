@@ -17,6 +17,7 @@ from lib.data.files import manifest, read_lines, read_pattern, single_spaced
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 EXPECTED_LINES: dict[str, int] = manifest()["transfer"]  # of each file, relative to senteval/downstream
+TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
 # Folds tasks: the file of class 1, then the file of class 0.
 _FOLD_FILES = {
@@ -30,15 +31,13 @@ _SPLIT_FILES = {
     "TREC": {"train": "TREC/train_5500.label", "test": "TREC/TREC_10.label"},
     "MRPC": {part: f"MRPC/msr_paraphrase_{part}.txt" for part in ("train", "test")},
 }
-# Pattern of a line, classes from 0, encoding, lines of the header.
+# Classes from 0, and the pattern of a line; what `read_lines` must know beside.
 _FORMATS = {
-    "SST2": (r"(?P<text1>.*)\t(?P<label>[01]) *", "01", "utf8", 0),
-    "TREC": (
-        r"(?P<label>ABBR|DESC|ENTY|HUM|LOC|NUM):\S* (?P<text1>.*)",
-        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"), "latin-1", 0,
-    ),
-    "MRPC": (r"(?P<label>[01])\t[^\t]*\t[^\t]*\t(?P<text1>[^\t]*)\t(?P<text2>[^\t]*)", "01", "utf8", 1),
-}  # fmt: skip
+    "SST2": ("01", r"(?P<text1>.*)\t(?P<label>[01]) *"),
+    "TREC": (TREC_CLASSES, rf"(?P<label>{'|'.join(TREC_CLASSES)}):\S* (?P<text1>.*)"),
+    "MRPC": ("01", r"(?P<label>[01])\t[^\t]*\t[^\t]*\t(?P<text1>[^\t]*)\t(?P<text2>[^\t]*)"),
+}
+_OPTIONS = {"SST2": {}, "TREC": {"encoding": "latin-1"}, "MRPC": {"header": 1}}
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,15 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
         )
         texts, labels = [single_spaced(line) for line in ones + zeros], np.repeat([1, 0], [len(ones), len(zeros)])
         return TransferTask(name, "folds", Split(texts, None, labels), test=None, dev=None, pairs=False)
-    splits = {part: _read(folder, file, *_FORMATS[name]) for part, file in _SPLIT_FILES[name].items()}
+    splits = {part: _read(folder, name, file) for part, file in _SPLIT_FILES[name].items()}
     kind = "train_dev_test" if "dev" in splits else "train_test"
     return TransferTask(name, kind, splits["train"], splits["test"], splits.get("dev"), pairs=name == "MRPC")
 
 
-def _read(folder: Path, file: str, pattern: str, classes: tuple[str, ...] | str, encoding: str, header: int) -> Split:
-    rows = read_pattern(folder / file, EXPECTED_LINES[file], pattern, encoding=encoding, header=header)
+def _read(folder: Path, name: str, file: str) -> Split:
+    classes, pattern = _FORMATS[name]
+    rows = read_pattern(folder / file, EXPECTED_LINES[file], pattern, **_OPTIONS[name])
     labels = np.array([classes.index(row["label"]) for row in rows], dtype=np.int64)
     texts1 = [single_spaced(row["text1"]) for row in rows]
-    texts2 = [single_spaced(row["text2"]) for row in rows] if "text2" in pattern else None
+    texts2 = [single_spaced(row["text2"]) for row in rows] if name == "MRPC" else None
     return Split(texts1, texts2, labels)
