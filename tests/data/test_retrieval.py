@@ -76,16 +76,6 @@ def test_the_fingerprint_is_of_texts_and_judgements(collection):
     assert len({*prints}) == 3 and load_retrieval(collection(), "toy").fingerprint() == prints[0]
 
 
-def test_a_missing_collection_or_split_is_named(collection, tmp_path):
-    for name, split, words in [
-        ("other", "test", "retrieval/other/corpus.jsonl does not exist"),
-        ("toy", "dev", "dev.tsv does not exist"),
-        ("none.tsv", "test", "none.tsv"),
-    ]:
-        with pytest.raises(DataError, match=words):
-            load_retrieval(collection(), name, split)
-
-
 def test_the_first_caption_of_a_picture_asks_for_the_others(tmp_path):
     (tmp_path / "captions").mkdir()
     path = tmp_path / "captions" / "few.tsv"
