@@ -266,7 +266,7 @@ def test_one_slow_save_does_not_put_off_the_next_for_ever(
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: wait for hours
     monkeypatch.setattr(training, "CHECKPOINT_LONGEST", longest)
-    monkeypatch.setattr(training, "_save", lambda *_: saves.append(time.sleep(0.01)))
+    monkeypatch.setattr(training._Checkpoint, "save", lambda *_: saves.append(time.sleep(0.01)))
     method, corpus, config = build(tiny_bert, sentences, max_steps=4)
     training.train(method, corpus, config, dev=None, checkpoint=tmp_path / "checkpoint.pt")
     assert len(saves) == expected
