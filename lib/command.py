@@ -1,4 +1,4 @@
-"""What the commands `python -m lib.batch`, `runs`, `data` and `export` share: how they speak, and how they end."""
+"""What the commands `python -m lib.batch`, `runs` and `data` share: how they speak, and how they end."""
 
 from __future__ import annotations
 

@@ -131,16 +131,13 @@ def test_of_several_threads_one_makes_it_and_the_others_wait(tmp_path, folder):
     assert {place.name for place in path.parent.iterdir()} <= {"thing", ".thing.lock"}
 
 
-def test_what_killed_processes_left_is_swept_and_a_seal_of_older_code_is_not_read(tmp_path):
-    path = tmp_path / "thing"
-    (tmp_path / ".thing-abcd123_" / "new").mkdir(parents=True)
-    for other in (".thing-else", ".things-abcd1234"):
-        (tmp_path / other).mkdir()
-    (tmp_path / ".thing.seal").write_text("anything")
+def test_what_killed_processes_left_is_swept(tmp_path):
+    path, others = tmp_path / "thing", (".thing-else", ".things-abcd1234")
+    for name in (".thing-abcd123_", *others):
+        (tmp_path / name / "new").mkdir(parents=True)
     paths.made_once(path, lambda new: new.write_text("whole"))
     assert paths.made_once(path, None).read_text() == "whole"
-    names = {place.name for place in tmp_path.iterdir()}
-    assert names == {"thing", ".thing.seal", ".thing-else", ".things-abcd1234"}
+    assert {place.name for place in tmp_path.iterdir()} == {"thing", *others}
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="asks the system which file was written")

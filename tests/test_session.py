@@ -90,8 +90,3 @@ def test_the_hub_gets_no_telemetry_unless_the_user_says_so(given, silent):
     unset = {name: value for name, value in os.environ.items() if "TELEMETRY" not in name and name != "DO_NOT_TRACK"}
     told = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=unset | given, check=True)
     assert told.stdout.strip() == silent
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
-def test_glibc_is_asked_to_give_memory_back():
-    assert session._malloc_trim()(0) in (0, 1)  # whether it had any
