@@ -72,17 +72,6 @@ def test_every_commit_that_trained_a_run_is_remembered(tiny_bert, sentences, tmp
     assert trained.progress.commits == ["first", "second"] and len(trained.history) == 13
 
 
-def test_a_bar_is_shown_under_its_label(tiny_bert, sentences, monkeypatch, capsys):
-    monkeypatch.delenv("CSE_PROGRESS", raising=False)
-    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")  # a bar, and not a line every ten seconds
-    built = [build(tiny_bert, sentences) for _ in range(2)]
-    capsys.readouterr()
-    training.train(*built[0], dev=None)
-    assert capsys.readouterr().err == ""
-    training.train(*built[1], dev=None, label="main, run 1 of 2")
-    assert "main, run 1 of 2:   0%|" in capsys.readouterr().err
-
-
 def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences, dev, monkeypatch):
     monkeypatch.setattr(training, "_first_metrics", {})
     counted, real = [], training.dev_metrics
