@@ -1,4 +1,4 @@
-"""What the commands `python -m lib.batch`, `runs`, `data` and `export` share: how they speak, and how they end."""
+"""What the commands `python -m lib.batch`, `runs` and `data` share: how they speak, and how they end."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def ended(command: Callable[[], int]) -> int:
         say(str(error))
         return REFUSED
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it once more when it ends
         return NOT_READ
     except OSError as error:
         say(refusal(error))
@@ -36,14 +37,3 @@ def ended(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         say("Interrupted; start the same command again: what is finished is kept, and an interrupted run resumes.")
         return INTERRUPTED
-    finally:
-        _leave_nothing_unwritten()
-
-
-def _leave_nothing_unwritten() -> None:
-    """What a full disk or a closed pipe did not take would be tried again, and fail, when the process ends."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -13,7 +13,6 @@ from annotated_types import Interval
 
 from lib import paths
 from lib.checks import (
-    WHOLE,
     Count,
     NonNegative,
     PositiveCount,
@@ -41,11 +40,11 @@ class RunConfig:
     augmentation: str = "none"  # how a plain sentence becomes a pair before dropout, see lib.data.augment
     backbone: str = "demo"  # local folder, hub name, or demo
     pooling: Literal[tuple(POOLINGS)] = "cls"  # see lib.encoders.pooling
-    max_length: Annotated[int, Interval(ge=4, le=WHOLE)] = 32  # training inputs are truncated to this many tokens
+    max_length: Annotated[int, Interval(ge=4)] = 32  # training inputs are truncated to this many tokens
     dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.1  # hidden and attention dropout of the backbone
     method: str = "simcse"  # see lib.methods; `outer(inner)` puts one around another
     method_arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)  # see the method's Arguments
-    batch_size: Annotated[int, Interval(ge=2, le=WHOLE)] = 64  # rows per step over all processes: N of the loss
+    batch_size: Annotated[int, Interval(ge=2)] = 64  # rows per step over all processes: N of the loss
     learning_rate: Annotated[float, Interval(gt=0, le=1)] = 3.0e-5
     weight_decay: NonNegative = 0.0
     warmup_ratio: Probability = 0.0  # share of the steps with rising learning rate

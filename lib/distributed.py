@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 import torch.distributed as dist
 from accelerate import PartialState
 from accelerate.utils import parse_flag_from_env
 from torch import Tensor
 
-from lib.checks import ConfigError
-
-VARIABLES = (
-    "WORLD_SIZE",
-    "RANK",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "ACCELERATE_USE_CPU",
-    "ACCELERATE_TORCH_DEVICE",
-)
-
 
 def processes() -> PartialState:
-    """This process among those that `accelerate launch` started; joins them at the first call.
-
-    Raises:
-        ConfigError: the environment names a group that cannot be joined.
-    """
-    try:
-        return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
-    except (ValueError, RuntimeError) as error:
-        given = ", ".join(f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ)
-        if not given:
-            raise
-        PartialState._reset_state()  # so that the next call, without these variables, finds no half of a group
-        raise ConfigError(
-            f"no processes can be joined with {given} ({' '.join(str(error).split())[:160]}): unset these variables, or start "
-            "with `accelerate launch`."
-        ) from error
+    """This process among those that `accelerate launch` started; joins them at the first call."""
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
 class _GatherRows(torch.autograd.Function):
@@ -71,6 +43,4 @@ def gather(x: Tensor) -> Tensor:
     divides by W, so parameters receive exactly the single-process gradient. (The authors of SimCSE gather without
     gradient and keep the local rows' only, which divides that gradient by W.) Identity with one process.
     """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return x
-    return _GatherRows.apply(x)
+    return x if processes().num_processes == 1 else _GatherRows.apply(x)

@@ -9,8 +9,8 @@ import hashlib
 import html
 import inspect
 import io
+import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +65,8 @@ def _table_html(table: Any) -> str:
     table.index, table.columns = table.index.map(as_text), table.columns.map(as_text)
     table.data = table.data.map(as_text).set_axis(table.index).set_axis(table.columns, axis=1)
     table.caption = as_text(table.caption)
-    style, tag, rest = table._repr_html_().partition("<table")
-    if "{" in style:
-        return style + tag + rest
-    return re.sub(r"<t[^<>]*>", lambda tag: re.sub(r' (id|class)="[^"]*"| (?=>)', "", tag[0]), tag + rest)
+    page = table.to_html()
+    return page if "{" in page.partition("<table")[0] else table.to_html(exclude_styles=True)
 
 
 def _repeatable_outputs() -> None:
@@ -120,50 +118,47 @@ def knob(**choices: Sequence[Any]) -> Callable[[Callable[..., Any]], Callable[..
             An argument without choices is a text.
 
     Raises:
-        ConfigError: choices for an argument that the function has not, a default that is no choice, or none at all.
+        ConfigError: choices for an argument that the function has not.
     """
 
     def shown(draw: Callable[..., Any]) -> Callable[..., Any]:
-        _show(draw, choices)
+        starts = {name: argument.default for name, argument in inspect.signature(draw).parameters.items()}
+        check_known(choices, starts, f"argument of {draw.__name__}")
+
+        def show(**values: Any) -> None:
+            _display(draw(**values))
+
+        if _live():
+            import ipywidgets
+
+            ipywidgets.interact(show, **{name: _control(start, choices.get(name)) for name, start in starts.items()})
+        else:
+            show(**starts)
         return draw
 
     return shown
 
 
-def _show(draw: Callable[..., Any], choices: Mapping[str, Sequence[Any]]) -> None:
-    starts = {name: argument.default for name, argument in inspect.signature(draw).parameters.items()}
-    check_known(choices, starts, f"argument of {draw.__name__}")
-    for name, start in starts.items():
-        if start not in choices.get(name, [start] if isinstance(start, str) else []):
-            raise ConfigError(
-                f"{draw.__name__}: {name} starts at {start!r}, which is none of its choices: give the values."
-            )
+def _display(shown: Any) -> None:
+    import matplotlib.pyplot as plt
+    from IPython.display import display
+    from matplotlib.figure import Figure
 
-    def show(**values: Any) -> None:
-        import matplotlib.pyplot as plt
-        from IPython.display import display
-        from matplotlib.figure import Figure
+    if isinstance(shown, Figure):
+        plt.close(shown)  # shown here, and not a second time at the end of the cell
+    if shown is not None:
+        display(shown)
 
-        shown = draw(**values)
-        if isinstance(shown, Figure):
-            plt.close(shown)  # shown here, and not a second time at the end of the cell
-        if shown is not None:
-            display(shown)
 
-    if not _live():
-        return show(**starts)
+def _control(start: Any, choices: Sequence[Any] | None) -> Any:
     import ipywidgets
 
-    look = {"continuous_update": False, "style": {"description_width": "initial"}}  # names are not cut off
-    controls = {}
-    for name, start in starts.items():
-        if name not in choices:
-            controls[name] = ipywidgets.Text(value=start, layout=ipywidgets.Layout(width="90%"), **look)
-        elif isinstance(start, str):
-            controls[name] = ipywidgets.Dropdown(options=list(choices[name]), value=start, style=look["style"])
-        else:
-            controls[name] = ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **look)
-    ipywidgets.interact(show, **controls)
+    style = {"description_width": "initial"}  # names are not cut off
+    if choices is None:
+        return ipywidgets.Text(start, continuous_update=False, style=style, layout=ipywidgets.Layout(width="90%"))
+    if isinstance(start, str):
+        return ipywidgets.Dropdown(options=list(choices), value=start, style=style)
+    return ipywidgets.SelectionSlider(options=list(choices), value=start, continuous_update=False, style=style)
 
 
 def hover_map(figure: Figure, points: pd.DataFrame) -> None:
@@ -171,30 +166,26 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
 
     Args:
         figure: what is shown headless, see `knob`.
-        points: encoder (a panel each), x, y, label, text; perhaps rank, from 1: dots that have one are large, the others pale.
+        points: encoder (a panel each), x, y, label, text; perhaps rank, from 1: dots that have one are large.
     """
+    if not _live():
+        return _display(figure)
     import matplotlib.pyplot as plt
     from IPython.display import display
 
     plt.close(figure)
-    if not _live():
-        return display(figure)
-    axes = {axis: {"field": axis, "type": "quantitative", "axis": None, "scale": {"zero": False}} for axis in "xy"}
-    columns = [name for name in ("encoder", "x", "y", "label", "text", "rank") if name in points]
-    encoding = axes | {
-        "color": {"field": "label", "type": "nominal", "scale": {"scheme": "tableau20"}},
-        "tooltip": [{"field": name, "type": "nominal"} for name in columns[3:]],
-    }
-    if "rank" in points:
-        encoding["size"] = {"condition": {"test": "datum.rank", "value": 160}, "value": 25}
-        encoding["opacity"] = {"condition": {"test": "datum.rank", "value": 1.0}, "value": 0.3}
-    order = list(points.encoder.unique())
-    zoom = {"name": "zoom", "select": "interval", "bind": "scales"}
     chart = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "data": {"values": points[columns].astype(object).fillna("").to_dict("records")},
-        "facet": {"column": {"field": "encoder", "type": "nominal", "sort": order, "title": None}},
-        "spec": {"mark": "circle", "encoding": encoding, "params": [zoom], "width": 360, "height": 340},
+        "data": {"values": json.loads(points.to_json(orient="records"))},
+        "mark": {"type": "circle", "tooltip": {"content": "data"}},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "axis": None},
+            "y": {"field": "y", "type": "quantitative", "axis": None},
+            "color": {"field": "label", "scale": {"scheme": "tableau20"}},
+            "column": {"field": "encoder", "title": None},
+            "size": {"condition": {"test": "datum.rank", "value": 160}, "value": 25},
+        },
+        "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
         "resolve": {"scale": {"x": "independent", "y": "independent"}},
     }
     display({"application/vnd.vegalite.v5+json": chart, "text/plain": "a map of texts"}, raw=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import json
 import os
@@ -16,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from lib.checks import ADVICE, DataError, refusal
+from lib.checks import DataError, refusal
 
 PROBE = 2**20  # bytes that a disk must still take
 PICKLED = (
@@ -32,15 +31,8 @@ def root() -> Path:
 
 
 def expanded(name: str | os.PathLike) -> Path:
-    """A path with ~ spelled out.
-
-    Raises:
-        DataError: it names the home folder of somebody whom this machine does not know.
-    """
-    path = os.path.expanduser(name)
-    if path.startswith("~") and not os.path.exists(path):
-        raise DataError(f"{path} is in the home folder of nobody here: correct the name of the user.")
-    return Path(path)
+    """A path with ~ spelled out."""
+    return Path(name).expanduser()
 
 
 def _override(variable: str, default: Path) -> Path:
@@ -72,12 +64,12 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     """
     if str(given):
         path = expanded(given)
-        candidates = [path] if path.is_absolute() else [Path.cwd() / path, root() / path]
-        if existing := [candidate for candidate in candidates if os.path.isdir(candidate)]:
-            return existing[0].resolve()
+        for folder in (Path.cwd() / path, root() / path):
+            if os.path.isdir(folder):
+                return folder.resolve()
         raise DataError(
-            f"data_dir {str(given)!r} is not a folder (looked at {' and '.join(map(str, candidates))}): "
-            "give an existing folder, or an empty data_dir for CSE_DATA or data/ in the repository."
+            f"data_dir {str(given)!r} is not a folder, neither here nor in {root()}: give an existing folder, or an empty "
+            "data_dir for CSE_DATA or data/ in the repository."
         )
     path = _override("CSE_DATA", root() / "data")
     if os.environ.get("CSE_DATA") and not os.path.isdir(path):
@@ -97,22 +89,18 @@ def model_folder(name: str) -> Path:
     return Path(cached).parent if isinstance(cached, str) else folder
 
 
-def read_json(path: Path, *, kind: type = dict) -> Any:
-    """The object that a JSON file holds, or with kind `list` its list.
+def read_json(path: Path) -> Any:
+    """What a JSON file holds.
 
     Raises:
-        DataError: the file cannot be read, or holds something else; it is named.
+        DataError: the file cannot be read or is no JSON; it is named.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf8"))
+        return json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
         raise DataError(refusal(error)) from error
     except ValueError as error:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
-    if not isinstance(content, kind):
-        expected = "names and values are" if kind is dict else "a list is"
-        raise DataError(f"{path} is damaged: it holds a {type(content).__name__} where {expected} expected.")
-    return content
 
 
 def check_no_run_around(folder: Path) -> Path:
@@ -127,21 +115,17 @@ def foreign_shard(folder: Path) -> str:
     """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere.
 
     The list of a model whose weights lie in several files may do that, and its configuration.
+
+    Raises:
+        DataError: one of these files is no JSON.
     """
     index, config = folder / "model.safetensors.index.json", folder / "config.json"
-    try:
-        if config.is_file() and read_json(config).get("transformers_weights") is not None:
-            return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
-        if not index.is_file() or (folder / "model.safetensors").is_file():
-            return ""
-        files = read_json(index).get("weight_map")
-    except DataError as error:
-        return str(error).rstrip(".")
-    if not files or not isinstance(files, dict):
-        return f"{index} is damaged: it needs `metadata` and a `weight_map` of names and files"
-    for name in map(str, files.values()):
-        if Path(name).name != name or not name.endswith(".safetensors"):
-            return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
+    if config.is_file() and read_json(config).get("transformers_weights") is not None:
+        return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
+    if index.is_file() and not (folder / "model.safetensors").is_file():
+        for name in read_json(index)["weight_map"].values():
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
     return ""
 
 
@@ -165,11 +149,22 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in ADVICE:
+        if error.errno is None:  # of a library, about something else
             raise
         if not error.filename or path.parent in Path(os.fsdecode(error.filename)).parents:
             error.filename = str(path)
         raise DataError(refusal(error)) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Write into the folder, or where it would be made, and leave nothing there.
+
+    Raises:
+        DataError: that cannot be done: a full disk, a file in the way, no permission.
+    """
+    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
+    with _refusals(place), tempfile.TemporaryFile(dir=place) as file:
+        file.write(bytes(PROBE))
 
 
 @contextmanager
@@ -180,30 +175,10 @@ def _beside(path: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
             try:
                 yield Path(folder)
-            except (DataError, OSError):
-                raise
             except Exception:
-                _try_writing(
-                    Path(folder)
-                )  # PyTorch and libraries in Rust do not hand on what the system has against it
+                check_writable(path.parent)  # of a full disk, PyTorch and libraries in Rust do not say that it is full
                 raise
         _to_disk(path.parent)
-
-
-def _try_writing(folder: Path) -> None:
-    with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(bytes(PROBE))
-
-
-def check_writable(folder: Path) -> None:
-    """Write into the folder, or where it would be made, and leave nothing there.
-
-    Raises:
-        DataError: that cannot be done: a full disk, a file in the way, no permission.
-    """
-    place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
-    with _refusals(place):
-        _try_writing(place)
 
 
 def _to_disk(path: Path) -> None:
@@ -226,7 +201,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     """
     with _beside(folder) as place:
         if os.path.lexists(folder) and not folder.is_dir():
-            raise FileExistsError(errno.EEXIST, "", str(folder))
+            raise DataError(f"{folder} is no folder: move it, or choose another place.")
         new, old = place / "new", place / "old"
         new.mkdir()
         yield new

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import warnings
+from contextlib import suppress
 from typing import Any
 
 from lib import paths
@@ -57,17 +58,8 @@ def git_commit() -> str:
 
 def give_back_memory() -> None:
     """Hand freed heap memory back to the system. glibc does that when asked; elsewhere nothing happens."""
-    if trim := _malloc_trim():
-        trim(0)
-
-
-@functools.cache
-def _malloc_trim() -> Any:
-    if platform.libc_ver()[0] != "glibc":
-        return None
-    trim = ctypes.CDLL(None).malloc_trim
-    trim.argtypes = [ctypes.c_size_t]
-    return trim
+    with suppress(AttributeError, TypeError):  # another C library has no such function, Windows no such handle
+        ctypes.CDLL(None).malloc_trim(ctypes.c_size_t(0))
 
 
 def device_name() -> str:

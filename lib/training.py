@@ -29,8 +29,7 @@ from lib.paths import sweep, whole_file
 from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
-CHECKPOINT_SHARE = 0.05  # saving takes at most this share of the time, however large the model or slow the disk,
-CHECKPOINT_LONGEST = 900.0  # unless more than this would be lost: one slow save (a laptop that slept) is no reason
+CHECKPOINT_SHARE = 0.05  # saving takes at most this share of the time, however large the model or slow the disk
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
 RANDOM = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}  # what reads and sets the random state of a device
@@ -92,66 +91,39 @@ def train(
         NumericError: a loss term or the gradient norm is not finite.
         ConfigError: batch_size does not fit the corpus or the number of processes, or the checkpoint is another run's.
     """
-    needs = config.needs
     accelerator = Accelerator(mixed_precision="no")  # precision is the encoder's, whatever `accelerate config` says
-    world, batch_size = accelerator.num_processes, config.batch_size
-    if len(corpus) < batch_size:
-        raise ConfigError(f"the corpus has {len(corpus)} rows, less than one batch of {batch_size}: lower batch_size.")
-    if batch_size % world:
-        raise ConfigError(f"batch_size {batch_size} cannot be divided among {world} processes.")
-    steps_per_epoch = -(-len(corpus) // batch_size)
-    steps = min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
+    steps_per_epoch, steps = _steps(len(corpus), config, accelerator.num_processes)
     method.to(accelerator.device)
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
             module.training_dtype = torch.bfloat16 if config.precision == "bf16" else None
-    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
-    schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
-    warmup = round(config.warmup_ratio * steps)
-    scheduler = get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+    optimizer, scheduler = _optimizer(method, config, steps)
     model = accelerator.prepare_model(method)
-    resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
-    state, best = Progress(), {}
-    if checkpoint is not None and checkpoint.exists():
-        state, best = _load(checkpoint, resumable, accelerator)
-        if best and set(best) != set(method.kept().state_dict()):
-            raise ConfigError(f"{checkpoint} was written by another version of this code: delete it.")
+    state, best, saved = Progress(), {}, None
+    if checkpoint is not None:
+        resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
+        saved = _Checkpoint(checkpoint, resumable, accelerator)
+        state, best = saved.load() if checkpoint.exists() else (state, best)
     if session.git_commit() not in state.commits:
         state.commits.append(session.git_commit())
 
-    def measure() -> dict[str, float]:
-        """The dev metrics of the encoder, which the first process computes for all."""
-        before = time.monotonic()
-        metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
-        state.dev_seconds += time.monotonic() - before
-        metrics = broadcast_object_list([metrics])[0]  # so that all processes stop
-        if not np.isfinite(metrics["dev"]):
-            raise NumericError(
-                f"the dev score is {metrics['dev']} at step {state.step}: all vectors of {dev.name} dev are equal or not "
-                "finite, or its gold scores are; take another backbone, a lower learning_rate, or look at the dev file."
-            )
-        return metrics
-
-    started = saved = time.monotonic()
+    earlier, started = state.seconds, time.monotonic()
     if state.step == 0 and dev is not None:
         place = (method.encoder.fingerprint(), dev.fingerprint(), str(accelerator.device))
         if place not in _first_metrics:
-            _first_metrics[place] = measure()
+            _first_metrics[place] = _measure(method, dev, state, accelerator)
         state.rows.append({"step": 0, **_first_metrics[place]})
 
-    save_seconds = 0.0
     bar = progress(total=steps, label=label, enabled=bool(label) and accelerator.is_main_process, initial=state.step)
     ordered_epoch = -1
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
         if epoch != ordered_epoch:
-            order, ordered_epoch = _order(corpus, config, epoch, needs.groups_lengths), epoch
-        rows = order[position * batch_size : (position + 1) * batch_size]
-        share = len(rows) // world
-        rows = rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
+            order, ordered_epoch = _order(corpus, config, epoch, config.needs.groups_lengths), epoch
+        rows = _own_share(order[position * config.batch_size : (position + 1) * config.batch_size], accelerator)
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
-        if share:
+        if len(rows):
             batch = corpus.batch(rows).to(accelerator.device)
             row |= _step(model, batch, optimizer, config, state.step)
             method.after_step()
@@ -161,28 +133,39 @@ def train(
         is_candidate = state.step % config.eval_every == 0 or state.step == steps
         is_trace = state.step <= config.trace_until and state.step % TRACE_EVERY == 0
         if dev is not None and (is_candidate or is_trace):
-            row |= measure()
-            if is_candidate and not needs.keeps_last and row["dev"] > state.best_score:
+            row |= _measure(method, dev, state, accelerator)
+            if is_candidate and not config.needs.keeps_last and row["dev"] > state.best_score:
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.kept().state_dict().items()}
         state.rows.append(row)
+        state.seconds = earlier + time.monotonic() - started
         bar.update(1, loss=row.get("loss", float("nan")))
-        if checkpoint is not None and state.step < steps:
-            pause = min(max(CHECKPOINT_SECONDS, save_seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
-            is_due = time.monotonic() - saved >= pause
-            if broadcast_object_list([is_due])[0]:  # the clocks of the processes differ: the first one decides
-                state.seconds += time.monotonic() - started
-                started = time.monotonic()
-                _save(checkpoint, state, best, resumable, accelerator)
-                saved = time.monotonic()
-                save_seconds = saved - started
+        if saved is not None and state.step < steps:
+            saved.save_if_due(state, best)
     bar.close()
-    state.seconds += time.monotonic() - started
     if best:
         method.kept().load_state_dict(best)
     best_step, score = (state.best_step, state.best_score) if best else (steps, state.rows[-1].get("dev"))
     metrics = {"steps": steps, "best_step": best_step, "dev": score}
     return Trained(pd.DataFrame(state.rows), metrics, state)
+
+
+def _steps(rows: int, config: RunConfig, processes: int) -> tuple[int, int]:
+    """(steps of an epoch, steps in all)."""
+    if rows < config.batch_size:
+        raise ConfigError(f"the corpus has {rows} rows, less than one batch of {config.batch_size}: lower batch_size.")
+    if config.batch_size % processes:
+        raise ConfigError(f"batch_size {config.batch_size} cannot be divided among {processes} processes.")
+    steps_per_epoch = -(-rows // config.batch_size)
+    return steps_per_epoch, min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
+
+
+def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[torch.optim.Optimizer, Any]:
+    """AdamW and its schedule."""
+    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
+    schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
+    warmup = round(config.warmup_ratio * steps)
+    return optimizer, get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
 
 
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:
@@ -201,6 +184,12 @@ def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_length
         batches = order[:full].reshape(-1, config.batch_size)
         order = np.concatenate([batches[random.permutation(len(batches))].ravel(), order[full:]])
     return order
+
+
+def _own_share(rows: np.ndarray, accelerator: Accelerator) -> np.ndarray:
+    """The rows of a batch that this process takes; those beyond a multiple of the processes are left out."""
+    share = len(rows) // accelerator.num_processes
+    return rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
 
 
 def _step(
@@ -225,6 +214,20 @@ def _step(
     return {"loss": sum(values.values()), **values, "gradient_norm": norm}
 
 
+def _measure(method: Method, dev: STSTask, state: Progress, accelerator: Accelerator) -> dict[str, float]:
+    """The dev metrics of the encoder, which the first process computes for all."""
+    before = time.monotonic()
+    metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
+    state.dev_seconds += time.monotonic() - before
+    metrics = broadcast_object_list([metrics])[0]  # so that all processes stop
+    if not np.isfinite(metrics["dev"]):
+        raise NumericError(
+            f"the dev score is {metrics['dev']} at step {state.step}: all vectors of {dev.name} dev are equal or not "
+            "finite, or its gold scores are; take another backbone, a lower learning_rate, or look at the dev file."
+        )
+    return metrics
+
+
 def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dict[str, float]:
     """dev (Spearman x100, all), alignment (pairs with gold above 4) and uniformity (all sentences) of one task."""
     vectors = encode([*task.sentences1, *task.sentences2])
@@ -237,38 +240,55 @@ def dev_metrics(encode: Callable[[list[str]], np.ndarray], task: STSTask) -> dic
     }
 
 
-def _save(
-    path: Path, state: Progress, best: dict[str, Tensor], resumable: dict[str, Any], accelerator: Accelerator
-) -> None:
-    """One file, replaced in one go: a kill at any moment leaves the old one or the new one."""
-    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    random_states = {device: RANDOM[device].get_rng_state() for device, is_there in present.items() if is_there}
-    content = {"progress": vars(state), "best": best, "device": accelerator.device.type}
-    content["random"] = gather_object([random_states])  # of all processes
-    if accelerator.is_main_process:
-        with whole_file(path) as new:
-            torch.save(content | {name: part.state_dict() for name, part in resumable.items()}, new)
-    accelerator.wait_for_everyone()
+class _Checkpoint:
+    """One file for exact resume, replaced in one go: a kill at any moment leaves the old one or the new one."""
 
+    def __init__(self, path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> None:
+        self.path, self.resumable, self.accelerator = path, resumable, accelerator
+        self.saved, self.seconds = time.monotonic(), 0.0  # when, and how long it took
 
-def _load(path: Path, resumable: dict[str, Any], accelerator: Accelerator) -> tuple[Progress, dict[str, Tensor]]:
-    present = accelerator.num_processes, accelerator.device.type
-    try:
-        sweep(path)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        written = len(content["random"]), content["device"]
-        state = Progress(**content["progress"])
-        if written == present:
-            for name, part in resumable.items():
-                part.load_state_dict(content[name])
-            for device, random_state in content["random"][accelerator.process_index].items():
-                RANDOM[device].set_rng_state(random_state)
-            return state, dict(content["best"])
-    except Exception as error:  # no torch file, one that was cut, or one that holds something else
-        raise ConfigError(
-            f"{path} is damaged ({type(error).__name__}): delete it, and training begins anew."
-        ) from error
-    raise ConfigError(
-        f"{path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: resume as it "
-        "was started, or delete the file."
-    )
+    def save_if_due(self, state: Progress, best: dict[str, Tensor]) -> None:
+        pause = max(CHECKPOINT_SECONDS, self.seconds / CHECKPOINT_SHARE)
+        before = time.monotonic()
+        if broadcast_object_list([before - self.saved >= pause])[0]:  # clocks differ: the first process decides
+            self.save(state, best)
+            self.saved = time.monotonic()
+            self.seconds = self.saved - before
+
+    def save(self, state: Progress, best: dict[str, Tensor]) -> None:
+        present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        random_states = {device: RANDOM[device].get_rng_state() for device, is_there in present.items() if is_there}
+        content = {"progress": vars(state), "best": best, "device": self.accelerator.device.type}
+        content["random"] = gather_object([random_states])  # of all processes
+        if self.accelerator.is_main_process:
+            with whole_file(self.path) as new:
+                torch.save(content | {name: part.state_dict() for name, part in self.resumable.items()}, new)
+        self.accelerator.wait_for_everyone()
+
+    def load(self) -> tuple[Progress, dict[str, Tensor]]:
+        """Progress and best weights; method, optimizer, scheduler and random state are set.
+
+        Raises:
+            ConfigError: the file is damaged, or was written by another number of processes, on another device or by
+                another version of this code.
+        """
+        present = self.accelerator.num_processes, self.accelerator.device.type
+        try:
+            sweep(self.path)
+            content = torch.load(self.path, map_location="cpu", weights_only=True)
+            written, state = (len(content["random"]), content["device"]), Progress(**content["progress"])
+            if written == present:
+                for name, part in self.resumable.items():
+                    part.load_state_dict(content[name])
+                for device, random_state in content["random"][self.accelerator.process_index].items():
+                    RANDOM[device].set_rng_state(random_state)
+        except Exception as error:  # no torch file, one that was cut, or one of another version of this code
+            raise ConfigError(
+                f"{self.path} is damaged ({type(error).__name__}): delete it, and training begins anew."
+            ) from error
+        if written != present:
+            raise ConfigError(
+                f"{self.path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: "
+                "resume as it was started, or delete the file."
+            )
+        return state, dict(content["best"])

@@ -19,10 +19,10 @@ import torch
 from nbformat import v4
 from safetensors.torch import load_file, save_file
 
-from lib import command, figures, paths, runs
+from lib import command, paths, runs
 from lib.batch import execute, jobs
 from lib.batch.parameters import declared, read_assignment, read_file, read_text
-from lib.checks import ConfigError, DataError, EncoderError, fit
+from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import __main__ as data_command
 from lib.data import load_corpus, load_sts
@@ -33,9 +33,7 @@ from lib.runs import __main__ as run_command
 from lib.runs import running
 
 ROOT = paths.root()
-NOTEBOOK = ROOT / "notebooks" / "0_start_here.ipynb"
 LONG = "a pasted sentence " * 30  # no file has such a name
-OURS = (ConfigError, DataError, EncoderError)
 LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
 
 
@@ -63,64 +61,18 @@ def test_parameters_that_are_no_plain_mapping(text, words):
     one_sentence(caught)
 
 
-def test_nothing_and_comments_alone_are_no_parameters():
+def test_nothing_and_comments_alone_are_no_parameters_and_a_text_is_taken_as_it_stands():
     assert read_text("", "-y") == read_text("# later", "-y") == {}
-    values = read_text("{a: 0, b: -1.5, c: 1.0e-5, d: .5, e: +3, f: 1_000, g: .inf, h: '012'}", "-y")
-    assert list(values.values()) == [0, -1.5, 1e-5, 0.5, 3, 1000, float("inf"), "012"]
-    assert read_assignment({"data_dir": str}, "data_dir=007") == {"data_dir": "007"}
-    texts = {
-        "a": str,
-        "b": list[str],
-    }  # the name of a file is taken as it stands, without YAML's comments and line breaks
-    for name in ("my #1 file.txt", "a\nb", "null", "a: b", "", "it's"):
-        assert read_assignment(texts, f"a={name}") == {"a": name}
-    assert read_assignment(texts, "a= x ") == {"a": "x"}  # as in YAML
-    assert read_assignment(texts, "a='#1'") == {"a": "#1"} and read_assignment(texts, "b=[x] # y") == {"b": ["x"]}
+    values = read_text("{a: -1.5, b: 1.0e-5, c: 1_000, d: .inf, e: '012'}", "-y")
+    assert list(values.values()) == [-1.5, 1e-5, 1000, float("inf"), "012"]
+    for name in ("007", "my #1 file.txt", "a\nb", "null", "a: b", "", "it's"):
+        assert read_assignment({"a": str}, f"a={name}") == {"a": name}
+    assert read_assignment({"b": list[str]}, "b=[x] # y") == {"b": ["x"]}
 
 
-FITS = [
-    (float, "1e-5", "write 1.0e-5"),
-    (list[float], ["x", "2e5"], r"write 2.0e\+5"),
-    (int, "012", "must be int, not '012'"),
-]
-
-
-@pytest.mark.parametrize(("kind", "value", "words"), FITS, ids=range(len(FITS)))
-def test_a_value_that_does_not_fit_says_what_would(kind, value, words):
-    with pytest.raises(ConfigError, match=words) as caught:
-        fit("name", kind, value)
-    one_sentence(caught)
-
-
-CONFIGS = {
-    "seed": [2**31 + 1, 2**63, 10**4000, -1],
-    "epochs": [10**12, 0],
-    "corpus_size": [-1, 2**31],
-    "batch_size": [1, 2**31],
-    "learning_rate": [0.0, float("inf"), float("nan"), 1.5],
-    "temperature": [float("inf"), float("nan"), 0.0],
-    "dropout": [1.0, -0.1],
-    "augmentation": ["crop(9)", "", "round_trip(a)"],
-    "method": ["", "simcse)", "three_r", "three_r(three_r(simcse)", "simcse(simcse)"],
-    "corpus": ["\ud800"],
-    "profile": ["../../x"],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [(n, v) for n, values in CONFIGS.items() for v in values],
-    ids=range(sum(map(len, CONFIGS.values()))),
-)
-def test_a_configuration_that_cannot_be(name, value):
-    with pytest.raises(ConfigError) as caught:
-        RunConfig.from_parameters({name: value})
-    one_sentence(caught)
-
-
-@pytest.mark.parametrize("name", ["missing.yaml", "x" * 5000, LONG])
+@pytest.mark.parametrize("name", ["missing.yaml", LONG])
 def test_a_parameter_file_that_cannot_be_read(tmp_path, name):
-    with pytest.raises(ConfigError, match="no such file|cannot be read") as caught:
+    with pytest.raises(ConfigError, match="cannot be read or written") as caught:
         read_file(tmp_path / name)
     one_sentence(caught)
 
@@ -140,10 +92,6 @@ CELLS = {
     "a: int = __import__('os').mkdir('it ran')": "line 1 of the parameters cell",
     "a: list[__import__('os').mkdir('it ran')] = []": "line 1 of the parameters cell",
     "a: int = 1\nimport os; os.mkdir('it ran')": "of the parameters cell",
-    "a: dict[str] = {}": "line 1 of the parameters cell",
-    "a: int[str] = 1": "line 1 of the parameters cell",
-    "a: list[str, int] = []": "line 1 of the parameters cell",
-    f"a: {'list[' * 300}int{']' * 300} = []": "of the parameters cell",
     "%time a = 1": "of the parameters cell",
     "a: int = 'x'": "a must be int",
 }
@@ -159,76 +107,29 @@ def test_a_parameters_cell_runs_nothing(tmp_path, monkeypatch, cell, words):
 
 def test_notebooks_that_are_none(tmp_path):
     path = notebook(tmp_path / "n.ipynb")
-    content = json.loads(path.read_text())
-    for damage in ("", "[" * 100_000, "[]", "{}", '{"cells": 3}', "\ud800".encode("utf8", "surrogatepass")):
-        path.write_bytes(damage if isinstance(damage, bytes) else damage.encode())
+    for damage in ("", "[]", '{"cells": 3}'):
+        path.write_text(damage)
         with pytest.raises(ConfigError, match="is not a Jupyter notebook"):
             declared(path)
-    content["cells"][0]["metadata"]["tags"] = None
-    path.write_text(json.dumps(content))
-    with pytest.raises(ConfigError, match="no cell tagged 'parameters'"):
-        declared(path)
-    with pytest.raises(
-        ConfigError, match="File name too long. give a shorter name|cannot be read or written"
-    ) as caught:
+    with pytest.raises(ConfigError, match="cannot be read or written") as caught:
         declared(tmp_path / LONG)
     one_sentence(caught)
-
-
-def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
-    monkeypatch.delenv("CSE_FIGURES")
-    one, other = jobs.single(NOTEBOOK), jobs.single(NOTEBOOK, assignments=["seed=3"])
-    drawn = paths.runs() / "figures" / "demo"
-    assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
 
 
 def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, capsys):
     def full(source, output, *arguments, **options):
         Path(output).write_text('{"cells": [')
-        raise OSError(errno.ENOSPC, "x")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", full)
     job = jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")
     assert execute.execute(job) == 1
     err = capsys.readouterr().err
-    assert "o.ipynb cannot be read or written (No space left on device): free some space" in err and "Kept: " in err
+    assert "o.ipynb cannot be read or written (No space left on device): check" in err and "Kept: " in err
     assert not execute.finished(job)
 
 
 # --- Texts ---
-
-CORPORA = [
-    ("a.csv", "a cat,a dog\nred house,blue house\n", "line 1 is a header, and 'a cat' is no name"),
-    ("a.csv", "text,label\ngood film,pos\nbad film,neg\n", "'label' is no name of a column of text"),
-    ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
-    ("a.csv", "sent0,hard_neg,sent1\na b,c d,e f\ng,h,i\n", "the column 'hard_neg' would be trained on as positive"),
-    ("a.csv", "sent0,neg1\na b,c d\ne f,g h\n", "the column 'neg1' would be trained on as positive"),
-]
-
-
-@pytest.mark.parametrize(("name", "text", "words"), CORPORA, ids=range(len(CORPORA)))
-def test_texts_that_are_none_are_named(tmp_path, name, text, words):
-    (tmp_path / name).write_bytes(text.replace("{}", "here").encode())
-    with pytest.raises(DataError, match=words) as caught:
-        load_corpus(name, tmp_path)
-    assert name in one_sentence(caught)
-
-
-def test_good_tables_stay_good(tmp_path):
-    tables = {
-        "premise,hypothesis,contradiction\n"
-        + "".join(f"it is {i // 3},is it {i},no {i}\n" for i in range(9)): "triples",
-        "sentence 1,sentence 2\na b,c d\ne f,\n": "pairs",
-        "word,phrase\ncat,feline\nhouse,home\n": "pairs",
-        "句子1,句子2\n你好世界,世界你好\n今天,明天\n": "pairs",
-        "anchor,positive\na,b\n": "pairs",
-        "Anchor,Positive,Negative\na b,c d,e f\n": "triples",
-        "sent0,sent1,hard_neg\na b,c d,e f\n": "triples",
-    }
-    for text, kind in tables.items():
-        text = text.replace("句子1,句子2", "text1,text2")
-        (tmp_path / "t.csv").write_text(text, encoding="utf8")
-        assert load_corpus("t.csv", tmp_path).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -237,10 +138,8 @@ def test_good_tables_stay_good(tmp_path):
         (LONG, "no such file"),
         ("", "no such file"),
         ("hub:", "'' is no name of the hub"),
-        ("hub:/etc", "'/etc' is no name of the hub"),
         ("hub:../x:a", "is no name of the hub"),
         ("a.txt+STS99", "an STS task"),
-        ("~nosuchuser/a.txt", "home folder of nobody"),
         ("link.txt", "no such file|Too many levels"),
         ("pipe.txt", "no such file"),
     ],
@@ -254,7 +153,7 @@ def test_a_corpus_that_is_not_there(tmp_path, spec, words):
     one_sentence(caught)
 
 
-@pytest.mark.parametrize("name", ["my[1].txt", "a+STS12", "x+y.txt", "a,b.txt", "*.txt", "日本.txt"])
+@pytest.mark.parametrize("name", ["my[1].txt", "a+STS12", "a,b.txt", "*.txt", "日本.txt"])
 def test_the_name_of_a_file_is_taken_as_it_is(tmp_path, name):
     (tmp_path / name).write_text(LINES)
     for spec in (name, str(tmp_path / name)):
@@ -266,8 +165,6 @@ def test_the_name_of_a_file_is_taken_as_it_is(tmp_path, name):
 LISTS = [
     {"encoders": ["../elsewhere"], "weights": [1.0]},
     {"encoders": ["/etc"], "weights": [1.0]},
-    {"encoders": [".."], "weights": [1.0]},
-    {"encoders": ["0"], "weights": [0.0]},
     {"encoders": ["0"], "weights": [float("nan")]},
     {"encoders": ["0"], "weights": [1.0, 1.0]},
 ]
@@ -283,10 +180,8 @@ def saved_sum(tmp_path_factory, tiny_bert):
 @pytest.mark.parametrize("listed", LISTS, ids=range(len(LISTS)))
 def test_a_list_of_encoders_names_its_own_folders_and_finite_weights(tmp_path, saved_sum, listed):
     folder = shutil.copytree(saved_sum, tmp_path / "sum")
-    (folder / "link").symlink_to(tmp_path)
     (name,) = json.loads((folder / ensemble.LIST).read_text())["encoders"]
-    text = listed if isinstance(listed, str) else json.dumps(listed).replace('"0"', json.dumps(name))
-    (folder / ensemble.LIST).write_text(text)
+    (folder / ensemble.LIST).write_text(json.dumps(listed).replace('"0"', json.dumps(name)))
     with pytest.raises(EncoderError, match="an ensemble|a sum of|names '|its vectors") as caught:
         ensemble.load(folder)
     one_sentence(caught)
@@ -302,75 +197,41 @@ def rewrite(folder, name, change):
         path.write_text(change)
 
 
-JSON = [
-    ("config.json", {"hidden_size": "a"}, "no loadable model"),
-    ("config.json", {"num_attention_heads": 0}, "no loadable model"),
-    ("config.json", {"pad_token_id": 999}, "no loadable model"),
-    ("config.json", {"dtype": "nope"}, "no loadable model|its vectors"),
-    (
-        "config.json",
-        {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
-        "no loadable model",
-    ),
-    ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
-    ("config.json", {"layer_norm_eps": -1.0}, "its vectors are not finite"),
-    ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
-    ("sentence_encoder.json", {"max_length": -1}, "max_length -1 must be a whole number of tokens, at most 64"),
-    ("sentence_encoder.json", {"max_length": 1000}, "max_length 1000 must be a whole number of tokens, at most 64"),
-    ("sentence_encoder.json", {"max_length": 2}, "max_length 2 must be .* at least 3"),
-    ("sentence_bert_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
-    ("sentence_encoder.json", {"pooling": "nope"}, "pooling 'nope' is n"),
-    ("modules.json", '[{"type": "sentence_transformers.models.LSTM", "path": "1_LSTM"}]', "models.LSTM' in '1_LSTM'"),
-    ("modules.json", '[{"type": "x.Dense", "path": "3_Dense"}]', "lists the step 'x.Dense' in '3_Dense'"),
-    ("sentence_roberta_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
-    ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
-    ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
-    (
-        "modules.json",
-        '[{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]',
-        "lists the step .*Pooling' in '1_Pooling'",
-    ),
-    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "is none of"),
-    ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
-]
-
-
-@pytest.mark.parametrize(("name", "change", "words"), JSON, ids=range(len(JSON)))
-def test_a_file_of_an_encoder_that_cannot_be_meant_is_named(tmp_path, tiny_bert, name, change, words):
-    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
-    rewrite(folder, name, change)
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(folder, what="teacher")
-    assert one_sentence(caught).startswith(f"teacher {str(folder)!r}")
-
-
-def zero(x):
-    return torch.zeros_like(x)
-
-
-WEIGHTS = [
-    (r"word_embeddings\.weight$", zero, "all its word vectors are 0"),
-    (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
-    (r"layer\.0\.output\.dense\.bias$", lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
-    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
-    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: x.to(torch.float8_e4m3fn), "stored as F8_E4M3"),
-    (r"(?<!word_embeddings)\.(weight|bias|gamma|beta)$", zero, "its vectors are zero"),
-    (r"LayerNorm\.weight$", zero, "its vectors are (zero|the same)"),
-    (r"bert\..*weight$", lambda x: x * 1e30, "its vectors are"),
-    (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], r"do not belong together: .* has the shape \[16, 64\]"),
-]
-
-
-@pytest.mark.parametrize(("pattern", "change", "words"), WEIGHTS, ids=range(len(WEIGHTS)))
-def test_weights_that_cannot_be_meant(tmp_path, tiny_bert, pattern, change, words):
-    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+def reweigh(folder, pattern, change):
+    """Change the weights of a folder whose names have the pattern."""
     weights = load_file(folder / "model.safetensors")
     changed = {key: change(weight).contiguous() for key, weight in weights.items() if re.search(pattern, key)}
     assert changed
     save_file(weights | changed, folder / "model.safetensors", {"format": "pt"})
+
+
+DAMAGES = [
+    ("config.json", {"num_attention_heads": 0}, "no loadable model"),
+    ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
+    ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
+    ("sentence_encoder.json", {"max_length": 2}, "max_length 2 must be .* at least 3"),
+    ("sentence_roberta_config.json", {"max_seq_length": 1}, "max_length 1 must be .* at least 3"),
+    ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
+    ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
+    ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
+    ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
+    (r"word_embeddings\.weight$", torch.zeros_like, "all its word vectors are 0"),
+    (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
+    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
+    (r"LayerNorm\.weight$", torch.zeros_like, "its vectors are (zero|the same)"),
+    (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], r"do not belong together: .* has the shape \[16, 64\]"),
+]
+
+
+@pytest.mark.parametrize(("part", "change", "words"), DAMAGES, ids=range(len(DAMAGES)))
+def test_an_encoder_that_cannot_be_meant_is_named(tmp_path, tiny_bert, part, change, words):
+    folder = shutil.copytree(tiny_bert, tmp_path / "bert")
+    (reweigh if callable(change) else rewrite)(folder, part, change)
+    if part == "tokenizer.json":
+        rewrite(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(folder)
-    one_sentence(caught)
+        SentenceEncoder.from_pretrained(folder, what="teacher")
+    assert one_sentence(caught).startswith(f"teacher {str(folder)!r}")
 
 
 def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_path, tiny_bert):
@@ -382,17 +243,12 @@ def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_
     rewrite(folder, "model.safetensors.index.json", content)
     whole, parts = (SentenceEncoder.from_pretrained(place).encode(["the dog"]) for place in (tiny_bert, folder))
     np.testing.assert_array_equal(whole, parts)
-    for change, words in (
-        ({"weight_map": {"a": "../part.safetensors"}}, "names '../part.safetensors'"),
-        ({"weight_map": ["a"]}, "is damaged: it needs `metadata` and a `weight_map`"),
-        ({"weight_map": {}}, "is damaged: it needs `metadata` and a `weight_map`"),
-        ('{"weight_map', "index.json is damaged: it is no JSON"),
-    ):
-        rewrite(
-            folder, "model.safetensors.index.json", change if isinstance(change, str) else json.dumps(content | change)
-        )
-        with pytest.raises(EncoderError, match=words):
-            SentenceEncoder.from_pretrained(folder)
+    rewrite(folder, "model.safetensors.index.json", json.dumps(content | {"weight_map": {"a": "../part.safetensors"}}))
+    with pytest.raises(EncoderError, match="names '../part.safetensors'"):
+        SentenceEncoder.from_pretrained(folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map')
+    with pytest.raises(DataError, match="index.json is damaged: it is no JSON"):
+        SentenceEncoder.from_pretrained(folder)
     torch.save(weights, folder / "weights.bin")
     content["weight_map"] = dict.fromkeys(weights, "weights.bin")
     rewrite(folder, "model.safetensors.index.json", json.dumps(content))
@@ -401,24 +257,11 @@ def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_
             load(folder)
 
 
-TOKENIZERS = [
-    ({"post_processor": None}, "does not put its .CLS. before a text"),
-    ({"model": {"vocab": {"dog": 500}}}, "its tokenizer has 501 entries and its weights know"),
-]
-
-
-@pytest.mark.parametrize(("change", "words"), TOKENIZERS, ids=range(len(TOKENIZERS)))
-def test_a_tokenizer_that_does_not_fit_its_model(tmp_path, tiny_bert, change, words):
+def test_a_vocabulary_that_does_not_fit_the_weights(tmp_path, tiny_bert):
     folder = shutil.copytree(tiny_bert, tmp_path / "bert")
-    content = json.loads((folder / "tokenizer.json").read_text())
-    for name, value in change.items():
-        if name == "model":
-            content["model"]["vocab"] |= value["vocab"]
-        else:
-            content[name] = value
-    rewrite(folder, "tokenizer.json", json.dumps(content))
-    rewrite(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
-    with pytest.raises(EncoderError, match=words) as caught:
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    rewrite(folder, "tokenizer.json", {"model": model | {"vocab": model["vocab"] | {"dog": 500}}})
+    with pytest.raises(EncoderError, match="its tokenizer has 501 entries and its weights know") as caught:
         SentenceEncoder.from_pretrained(folder)
     one_sentence(caught)
 
@@ -428,9 +271,9 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
     total = ensemble.EncoderSum([encoder])
     texts = ["the dog", "the cat"]
     for one in (encoder, total):
-        for form in ((text for text in texts), map(str, texts), pd.Series(texts), np.array(texts), tuple(texts)):
+        for form in ((text for text in texts), pd.Series(texts), np.array(texts), tuple(texts)):
             np.testing.assert_allclose(one.encode(form), one.encode(texts), atol=1e-6)
-        for wrong in ("a text", b"bytes", [1], [["a"]], [None]):
+        for wrong in ("a text", [1], [["a"]], [None]):
             with pytest.raises(TypeError, match="takes a list of strings"):
                 one.encode(wrong)
 
@@ -456,45 +299,23 @@ def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
             runs.run(config.replace(max_length=16, pooling=pooling))
 
 
-def test_a_projection_that_does_not_fit(tmp_path, tiny_bert):
-    from lib.encoders.heads import projection_head
-
-    folder, odd = tmp_path / "encoder", float("nan")
-    SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(folder)
-    dense = load_file(folder / "2_Dense/model.safetensors")
-    save_file({name: weight * odd for name, weight in dense.items()}, folder / "2_Dense/model.safetensors")
-    with pytest.raises(EncoderError, match="its vectors are not finite"):
-        SentenceEncoder.from_pretrained(folder)
-    save_file({name: weight[:16].contiguous() for name, weight in dense.items()}, folder / "2_Dense/model.safetensors")
-    with pytest.raises(EncoderError, match="no loadable model"):
-        SentenceEncoder.from_pretrained(folder)
-
-
-@pytest.mark.parametrize(
-    "name", ["", LONG, "~nosuchuser/bert", "a\0b", "user/" + "x" * 300, "/dev/null", "pipe", "file"]
-)
+@pytest.mark.parametrize("name", ["", LONG, "user/" + "x" * 300, "/dev/null", "file"])
 def test_a_backbone_that_is_no_folder(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OURS, match="neither an existing folder|home folder of nobody|no loadable model") as caught:
+    with pytest.raises(EncoderError, match="neither an existing folder|no loadable model") as caught:
         SentenceEncoder.from_pretrained(name)
     one_sentence(caught)
 
 
-@pytest.mark.parametrize(
-    ("method", "argument", "words"),
-    [
-        ("distill", "teacher", "^teacher 'nope/x/y' is neither"),
-        ("tncse", "second_backbone", "^second_backbone 'nope/x/y' is neither"),
-        ("tncse", "pooler_from", "^pooler_from 'nope/x/y' is neither"),
-        ("diffcse", "generator", "^generator 'nope/x/y' is neither"),
-        ("simcse", "backbone", "^backbone 'nope/x/y' is neither"),
-    ],
-)
-def test_it_is_said_which_encoder_is_meant(tiny_bert, corpus_file, method, argument, words):
+MEANT = ["distill teacher", "tncse second_backbone", "tncse pooler_from", "diffcse generator", "simcse backbone"]
+
+
+@pytest.mark.parametrize("meant", MEANT)
+def test_it_is_said_which_encoder_is_meant(tiny_bert, corpus_file, meant):
+    method, argument = meant.split()
     values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "method": method, "batch_size": 8}
-    with pytest.raises(EncoderError, match=words):
+    with pytest.raises(EncoderError, match=f"^{argument} 'nope/x/y' is neither"):
         runs.prepare(RunConfig.from_parameters(values | {argument: "nope/x/y"}))
 
 
@@ -505,21 +326,10 @@ def test_a_run_and_an_ensemble_are_no_backbone(finished_run, saved_sum):
         SentenceEncoder.from_pretrained(saved_sum)
 
 
-def test_saving_an_encoder_deletes_no_file_of_the_users(tmp_path, tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    for folder, save in ((tmp_path / "one", encoder.save), (tmp_path / "sum", ensemble.EncoderSum([encoder]).save)):
-        save(folder)
-        save(folder)  # an earlier one of ours is replaced
-        (folder / "notes.txt").write_text("mine")
-        with pytest.raises(
-            EncoderError, match="also holds notes.txt, which is no part of an encoder.*nothing was written"
-        ):
-            save(folder)
-        assert (folder / "notes.txt").read_text() == "mine" and not list(tmp_path.glob(".*"))
-        (folder / "notes.txt").unlink()
-        save(folder)
-    with pytest.raises(DataError, match="Not a directory|cannot be read or written"):
-        encoder.save(tmp_path / "one" / "config.json" / "below")
+def test_an_encoder_is_not_saved_below_a_file(tmp_path, tiny_bert):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(DataError, match="cannot be read or written"):
+        SentenceEncoder.from_pretrained(tiny_bert).save(tmp_path / "file" / "below")
 
 
 def test_an_encoder_without_a_score_is_refused():
@@ -544,33 +354,21 @@ def finished_run(tmp_path_factory, tiny_bert):
         return runs.run(config).folder
 
 
-CHECKPOINTS = [
-    b"",
-    None,
-]
-
-
-@pytest.mark.parametrize("content", CHECKPOINTS, ids=range(len(CHECKPOINTS)))
-def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file, content):
+def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=2, batch_size=8, max_length=16)
-    identity = runs.prepare(config).id
-    checkpoint = paths.runs() / ".unfinished" / identity / "checkpoint.pt"
+    checkpoint = paths.runs() / ".unfinished" / runs.prepare(config).id / "checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
-    if content is None:
-        torch.save({"progress": torch.zeros(10_000)}, checkpoint)
-        content = checkpoint.read_bytes()[:20_000]
-    if isinstance(content, bytes):
+    torch.save({"progress": torch.zeros(10_000)}, checkpoint)
+    for content in (b"", checkpoint.read_bytes()[:20_000], checkpoint.read_bytes()):
         checkpoint.write_bytes(content)
-    else:
-        torch.save(content, checkpoint)
-    with pytest.raises(ConfigError, match="checkpoint.pt is damaged .*delete it, and training begins anew"):
-        runs.run(config)
+        with pytest.raises(ConfigError, match="checkpoint.pt is damaged .*delete it, and training begins anew"):
+            runs.run(config)
 
 
 # --- Places that cannot be written, disks that are full, processes that are killed ---
 
 
-@pytest.mark.parametrize("place", ["file", "/dev/null", "/proc/x", "~nosuchuser/runs", LONG, "loop"])
+@pytest.mark.parametrize("place", ["file", "/proc/x", LONG, "loop"])
 def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus_file, capsys, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
@@ -582,7 +380,7 @@ def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus
     assert run_command.main(["-f", str(tmp_path / "p.yaml"), "-p", "dev_task=none", "-p", "max_steps=1"]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
-    assert "cannot be read or written" in err or "in the home folder of nobody" in err
+    assert "cannot be read or written" in err
     assert set(tmp_path.iterdir()) <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
 
 
@@ -602,14 +400,9 @@ def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeyp
     with pytest.raises(DataError, match="notes.txt lies where a run is to be trained again: move it"):
         runs.run(config)
     shutil.rmtree(place)
-    for blocked in (paths.runs() / ".unfinished", paths.runs() / ".unfinished" / f".{place.name}.lock"):
-        if blocked.name == ".unfinished":
-            blocked.write_text("a file")
-        else:
-            blocked.parent.unlink()
-            blocked.mkdir(parents=True)
-        with pytest.raises(DataError, match="cannot be read or written"):
-            runs.run(config)
+    (paths.runs() / ".unfinished").write_text("a file")
+    with pytest.raises(DataError, match="cannot be read or written"):
+        runs.run(config)
 
 
 FULL = """
@@ -630,7 +423,6 @@ rows = pd.DataFrame({"value": np.arange(2000.0)})
 lines = Corpus("lines", [[f"line {i} of the corpus" for i in range(600)]])
 figure = plt.figure()
 config = RunConfig(corpus=corpus, backbone=bert, max_steps=1, batch_size=8, max_length=16, seed=5)
-paths.check_writable = lambda folder: None  # the early try; here is what happens when a disk fills up later
 
 def checkpoint():
     with whole_file(tmp / "checkpoint.pt") as new:
@@ -675,11 +467,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finish
     said = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(said) == 17, ended.stderr
     for limit, name, text in said[:-1]:
-        assert "(File too large): raise the limit on the size of files" in text and "\n" not in text, (
-            limit,
-            name,
-            text,
-        )
+        assert "(File too large): check" in text and "\n" not in text, (limit, name, text)
     assert said[-1][2] == []
 
 
@@ -689,67 +477,29 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finish
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
-        (PermissionError(errno.EACCES, "x", "/a/b"), 2, "/a/b cannot be read or written (Permission denied): change"),
-        (
-            OSError(errno.EROFS, "x", "/a/b"),
-            2,
-            "/a/b cannot be read or written (Read-only file system): choose a folder",
-        ),
+        (PermissionError(13, "not allowed", "/a/b"), 2, "/a/b cannot be read or written (not allowed): check"),
         (OSError("connection lost\nagain"), 2, "connection lost again: check"),
         (DataError("two\nlines"), 2, "two lines"),
         (KeyboardInterrupt(), 130, "Interrupted; start the same command again"),
         (BrokenPipeError(), 141, ""),
     ],
 )
-def test_how_a_command_ends(capsys, error, code, words):
+def test_how_a_command_ends(capfd, error, code, words):
     def work():
         raise error
 
+    standard_output = os.dup(1)
     assert command.ended(work) == code
-    out, err = capsys.readouterr()
+    os.dup2(standard_output, 1)  # that of the next tests
+    out, err = capfd.readouterr()
     assert out == "" and err.startswith(words) and err.count("\n") == bool(words)
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["check", "everything"],
-        ["check", "--data-dir", "/no/such/folder"],
-        ["check", "--data-dir", LONG],
-    ],
-)
+@pytest.mark.parametrize("argv", ["check everything", "check --data-dir /no/such/folder"])
 def test_the_data_command_refuses_with_the_code_of_the_others(argv, capsys):
-    assert data_command.main(argv) == 2
+    assert data_command.main(argv.split()) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
-
-
-def test_a_home_folder_of_nobody_is_one_sentence(monkeypatch):
-    monkeypatch.setenv("CSE_RUNS", "~nosuchuser/runs")
-    for ask_for in (
-        lambda: paths.expanded("~nosuchuser/x"),
-        paths.runs,
-        lambda: SentenceEncoder.from_pretrained("~nosuchuser/x"),
-    ):
-        with pytest.raises(DataError, match="nosuchuser.* is in the home folder of nobody here"):
-            ask_for()
-
-
-def test_signs_of_formulas_are_signs_in_a_figure():
-    drawing = [
-        draw for draw in vars(figures).values() if getattr(draw, "__annotations__", {}).get("return") == "Figure"
-    ]
-    assert len(drawing) > 6 and all(hasattr(draw, "__wrapped__") for draw in drawing), (
-        "figures.style.drawing is missing"
-    )
-    frame = pd.DataFrame({"encoder": ["$5_{ and $6"] * 5, "index": range(1, 6), "value": [1.0, 0.5, 0.2, 0.1, 0.05]})
-    figure = figures.curves(frame, x="index", log=[""])
-    saved = figures.save_figure(figure, "name", frame, note="$5_{ and $6")
-    assert "$5_{ and $6" in saved.with_suffix(".svg").read_text()
-    (Path(os.environ["CSE_FIGURES"]) / "file").write_text("x")
-    os.environ["CSE_FIGURES"] += "/file"
-    with pytest.raises(DataError, match="cannot be read or written"):
-        figures.save_figure(figure, "name", frame)
 
 
 def test_a_named_file_that_a_method_does_not_need_must_be_there(tiny_bert, corpus_file):

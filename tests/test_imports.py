@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "command": {"checks"},
     "progress": set(),
     "session": {"paths"},
-    "distributed": {"checks"},
+    "distributed": set(),
     "notebook": {"checks", "paths", "session"},
     "data": TOOLS,
     "losses": set(),
@@ -29,7 +29,6 @@ MAY_IMPORT = {
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},
     "runs": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis", "training", "results"},
     "batch": TOOLS | {"command", "config", "analysis", "results", "runs"},
-    "export": {"checks", "command", "runs"},
 }
 
 

@@ -45,16 +45,8 @@ def test_the_walk_adds_a_method_that_keeps_the_contract_and_trains(tmp_path):
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "CSE_RUNS": str(tmp_path / "runs"), "CSE_PROGRESS": "off"}
     tests = ["tests/losses/test_arc_contrast.py", "tests/methods/test_contract.py", "tests/test_imports.py"]
     chosen = ["-k", "arc_contrast or arccse or every_method or imports", "-p", "no:cacheprovider", "-q"]
-    train = [
-        "-m",
-        "lib.runs",
-        "-f",
-        "params/demo/0_start_here.yaml",
-        "-p",
-        "method=three_r(arccse)",
-        "-p",
-        "max_steps=2",
-    ]
+    train = ["-m", "lib.runs", "-f", "params/demo/0_start_here.yaml"]
+    train += ["-p", "method=three_r(arccse)", "-p", "max_steps=2"]
     for command in (["-m", "pytest", *tests, *chosen], train):
         done = subprocess.run(
             [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300

@@ -123,17 +123,9 @@ def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn,
     assert drawn.seen.values[-1] == "b" and not drawn.seen.shown
 
 
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"temperatur": [1.0]}, "unknown argument of draw 'temperatur': did you mean 'temperature'"),
-        ({"temperature": [0.1]}, "draw: temperature starts at 0.05, which is none of its choices"),
-        ({}, "draw: temperature starts at 0.05, which is none of its choices"),
-    ],
-)
-def test_wrong_choices_of_a_knob(drawn, choices, message):
-    with pytest.raises(ConfigError, match=message):
-        knob(**choices)(drawn.draw)
+def test_choices_for_an_argument_that_is_not_there(drawn):
+    with pytest.raises(ConfigError, match="unknown argument of draw 'temperatur': did you mean 'temperature'"):
+        knob(temperatur=[1.0])(drawn.draw)
 
 
 def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):
@@ -143,13 +135,11 @@ def test_a_map_names_its_texts_where_somebody_looks(drawn, monkeypatch):
     hover_map(figure, points)
     assert drawn.seen.shown == [figure] and not plt.get_fignums()
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    hover_map(figure, points)
-    chart = drawn.seen.shown[-1]["application/vnd.vegalite.v5+json"]
-    assert chart["data"]["values"] == points.to_dict("records") and "size" not in chart["spec"]["encoding"]
     hover_map(figure, points.assign(rank=[1.0, None]))
     chart = drawn.seen.shown[-1]["application/vnd.vegalite.v5+json"]
-    assert [dot["rank"] for dot in chart["data"]["values"]] == [1.0, ""]
-    assert json.loads(json.dumps(chart, allow_nan=False)) == chart and "size" in chart["spec"]["encoding"]
+    dots = [{name: dot[name] for name in points} for dot in chart["data"]["values"]]
+    assert dots == points.to_dict("records") and [dot["rank"] for dot in chart["data"]["values"]] == [1.0, None]
+    assert json.loads(json.dumps(chart, allow_nan=False)) == chart
 
 
 def test_html_in_a_table_is_text():

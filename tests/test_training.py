@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from lib import training
-from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, Subset, tokenize_corpus
 from lib.encoders import SentenceEncoder
@@ -33,19 +32,19 @@ def dev(sentences):
     return STSTask("toy", "dev", "toy", {"toy": Subset(tuple(first), tuple(second), gold)})
 
 
+DEFAULTS = {
+    "batch_size": 16,
+    "learning_rate": 1e-3,
+    "eval_every": 4,
+    "dev_task": "none",
+    "pooling": "mean",
+    "dropout": 0.02,
+}
+
+
 def build(tiny_bert, sentences, **options):
-    config = RunConfig(
-        **{
-            "batch_size": 16,
-            "learning_rate": 1e-3,
-            "eval_every": 4,
-            "dev_task": "none",
-            "pooling": "mean",
-            "dropout": 0.02,
-            "backbone": str(tiny_bert),
-        }
-        | options
-    )
+    """What `train` takes: method, corpus, config."""
+    config = RunConfig(**DEFAULTS | {"backbone": str(tiny_bert)} | options)
     torch.manual_seed(config.seed)
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=config.pooling, dropout=config.dropout)
     method = config.spec.build(encoder, config.method_arguments)
@@ -73,17 +72,6 @@ def test_every_commit_that_trained_a_run_is_remembered(tiny_bert, sentences, tmp
     assert trained.progress.commits == ["first", "second"] and len(trained.history) == 13
 
 
-def test_a_bar_is_shown_under_its_label(tiny_bert, sentences, monkeypatch, capsys):
-    monkeypatch.delenv("CSE_PROGRESS", raising=False)
-    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")  # a bar, and not a line every ten seconds
-    built = [build(tiny_bert, sentences) for _ in range(2)]
-    capsys.readouterr()
-    training.train(*built[0], dev=None)
-    assert capsys.readouterr().err == ""
-    training.train(*built[1], dev=None, label="main, run 1 of 2")
-    assert "main, run 1 of 2:   0%|" in capsys.readouterr().err
-
-
 def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences, dev, monkeypatch):
     monkeypatch.setattr(training, "_first_metrics", {})
     counted, real = [], training.dev_metrics
@@ -98,8 +86,7 @@ def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentence
 
 
 def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
-    method, corpus, config = build(tiny_bert, sentences, epochs=3, trace_until=10)
-    trained = training.train(method, corpus, config, dev=dev)
+    trained = training.train(*build(tiny_bert, sentences, epochs=3, trace_until=10), dev=dev)
     history = trained.history
     assert history.step.tolist() == list(range(40)) and trained.metrics["steps"] == 39  # 200 / 16 -> 13 steps an epoch
     assert history.loss[1:6].mean() > 1.5 * history.loss[-5:].mean()
@@ -119,12 +106,11 @@ def test_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
 
 
 def test_same_seed_same_history_other_seed_another(tiny_bert, sentences):
-    histories = []
-    for seed in (1, 1, 2):
-        method, corpus, config = build(tiny_bert, sentences, seed=seed)
-        histories.append(training.train(method, corpus, config, dev=None).history)
-    pd.testing.assert_frame_equal(histories[0], histories[1])
-    assert not np.allclose(histories[0].loss, histories[2].loss)
+    one, again, other = (
+        training.train(*build(tiny_bert, sentences, seed=seed, max_steps=5), dev=None).history for seed in (1, 1, 2)
+    )
+    pd.testing.assert_frame_equal(one, again)
+    assert not np.allclose(one.loss, other.loss)
 
 
 @pytest.mark.parametrize(
@@ -137,8 +123,7 @@ def test_same_seed_same_history_other_seed_another(tiny_bert, sentences):
     ],
 )
 def test_schedules(tiny_bert, sentences, options, expected):
-    method, corpus, config = build(tiny_bert, sentences, max_steps=4, **options)
-    history = training.train(method, corpus, config, dev=None).history
+    history = training.train(*build(tiny_bert, sentences, max_steps=4, **options), dev=None).history
     np.testing.assert_allclose(history.learning_rate, np.array(expected) * 1e-3)
 
 
@@ -199,14 +184,6 @@ def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences)
     assert not np.array_equal(orders[True], training._order(tokens, config, 1, True))
 
 
-def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
-    method, _, _ = build(tiny_bert, sentences)
-    decayed, free = method.parameter_groups(RunConfig(weight_decay=0.1))
-    assert (decayed["weight_decay"], free["weight_decay"]) == (0.1, 0.0)
-    assert {p.dim() for p in decayed["params"]} == {2} and {p.dim() for p in free["params"]} == {1}
-    assert len(decayed["params"]) + len(free["params"]) == len(list(method.parameters()))
-
-
 def test_the_loop_takes_the_methods_parameter_groups(tiny_bert, sentences):
     """A group without a learning rate stands still."""
     method, corpus, config = build(tiny_bert, sentences, max_steps=2)
@@ -220,18 +197,21 @@ def test_the_loop_takes_the_methods_parameter_groups(tiny_bert, sentences):
     assert history.learning_rate[0] == 0.0  # that of the first group
 
 
-def test_decay_acts_in_the_loop(tiny_bert, sentences):
+def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     norms = []
     for decay in (0.0, 1.0):
         method, corpus, config = build(tiny_bert, sentences, max_steps=3, weight_decay=decay, schedule="constant")
+        decayed, free = method.parameter_groups(config)
+        assert (decayed["weight_decay"], free["weight_decay"]) == (decay, 0.0)
+        assert {p.dim() for p in decayed["params"]} == {2} and {p.dim() for p in free["params"]} == {1}
+        assert len(decayed["params"]) + len(free["params"]) == len(list(method.parameters()))
         training.train(method, corpus, config, dev=None)
         norms.append(float(method.encoder.backbone.embeddings.word_embeddings.weight.detach().norm()))
     assert norms[1] == pytest.approx(norms[0] * (1 - 1e-3) ** 3, rel=1e-4)
 
 
 def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sentences):
-    method, corpus, config = build(tiny_bert, sentences, max_steps=3)
-    expected = training.train(method, corpus, config, dev=None).history
+    expected = training.train(*build(tiny_bert, sentences, max_steps=3), dev=None).history
     method, corpus, config = build(tiny_bert, sentences, max_steps=3)
     steps = []
     method.after_step = lambda: steps.append(len(steps) + 1)
@@ -241,35 +221,22 @@ def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sen
     pd.testing.assert_frame_equal(history.drop(columns="after_step"), expected)
 
 
-@pytest.mark.process
 def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
     histories = []
     for _ in range(2):
-        method, corpus, config = build(tiny_bert, sentences, max_steps=3)
-        histories.append(training.train(method, corpus, config, dev=None).history)
+        histories.append(training.train(*build(tiny_bert, sentences, max_steps=3), dev=None).history)
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
         monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
     pd.testing.assert_frame_equal(*histories)
 
 
-def test_refuses_a_corpus_smaller_than_a_batch(tiny_bert, sentences):
-    method, corpus, config = build(tiny_bert, sentences[:10])
-    with pytest.raises(ConfigError, match="10 rows, less than one batch of 16"):
-        training.train(method, corpus, config, dev=None)
-
-
-@pytest.mark.parametrize(("longest", "expected"), [(float("inf"), 1), (0.0, 3)])
-def test_one_slow_save_does_not_put_off_the_next_for_ever(
-    tiny_bert, sentences, tmp_path, monkeypatch, longest, expected
-):
+def test_after_a_slow_save_the_next_one_waits(tiny_bert, sentences, tmp_path, monkeypatch):
     saves = []
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: wait for hours
-    monkeypatch.setattr(training, "CHECKPOINT_LONGEST", longest)
-    monkeypatch.setattr(training, "_save", lambda *_: saves.append(time.sleep(0.01)))
-    method, corpus, config = build(tiny_bert, sentences, max_steps=4)
-    training.train(method, corpus, config, dev=None, checkpoint=tmp_path / "checkpoint.pt")
-    assert len(saves) == expected
+    monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: for hours
+    monkeypatch.setattr(training._Checkpoint, "save", lambda *_: saves.append(time.sleep(0.01)))
+    training.train(*build(tiny_bert, sentences, max_steps=4), dev=None, checkpoint=tmp_path / "checkpoint.pt")
+    assert len(saves) == 1
 
 
 def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(tiny_bert, sentences, tmp_path, monkeypatch):
@@ -286,9 +253,8 @@ def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(tiny_bert, sent
 
     monkeypatch.setattr(torch, "save", save)
     checkpoint = tmp_path / "unfinished" / "checkpoint.pt"
-    method, corpus, config = build(tiny_bert, sentences, max_steps=4)
     with pytest.raises(OSError, match="no space left"):
-        training.train(method, corpus, config, dev=None, checkpoint=checkpoint)
+        training.train(*build(tiny_bert, sentences, max_steps=4), dev=None, checkpoint=checkpoint)
     assert torch.load(checkpoint, weights_only=True)["progress"]["step"] == 1
     assert list(checkpoint.parent.iterdir()) == [checkpoint]
 
@@ -381,43 +347,22 @@ def two_processes():
 
 @pytest.mark.process
 def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentences, tmp_path, variant):
-    second = variant(
-        tiny_bert, tmp_path / "second"
-    )  # another encoder: what equal ones have to learn from each other is extreme
+    second = variant(tiny_bert, tmp_path / "second")  # what equal encoders have to learn from each other is extreme
     twins = {"cross_attention_layers": 2, "second_backbone": second}
+    # Nothing random (all words masked, none for the generator), and rows of one length: means of means are means.
     auxiliary = {"auxiliary_weight": 1.0, "auxiliary_probability": 1.0, "mask_only": True, "head": "top_layers"}
     auxiliary |= {"late_layers": 1, "rtd_weight": 1.0, "rtd_probability": 1e-12, "generator_dropout": False}
+    decoder = {"decoder": "positionwise"}  # the one without noise
+    summed = decoder | {"reconstruction_reduce": "sum", "reconstruction_weight": 0.01}
+    # One step: behind batch norm Adam makes other last digits grow to a tenth of a gradient in three, on some processors.
+    one_step = {"pooling": "cls", "max_steps": 1}
     cases = {
         "simcse": {},
-        "mean pooling, further epochs": {"epochs": 4, "pooling": "mean", "method_arguments": {"temperature": 0.1}},
+        "further epochs": {"epochs": 4, "method_arguments": {"temperature": 0.1}},
         "jtcse": {"method": "jtcse", "pooling": "cls", "method_arguments": twins},
-        # nothing random (all words masked, none for the generator), and rows of one length: means of means are means;
-        # one step: behind batch norm Adam makes other last digits grow to a tenth of a gradient in three, on some processors
-        "infocse": {
-            "method": "infocse",
-            "pooling": "cls",
-            "max_length": 6,
-            "max_steps": 1,
-            "method_arguments": auxiliary,
-        },
-        # of a decoder without noise; rows of one length, and one step, as for infocse
-        "msse": {
-            "method": "msse",
-            "pooling": "cls",
-            "max_length": 6,
-            "max_steps": 1,
-            "method_arguments": {"decoder": "positionwise"},
-        },
-        "msse, sum": {
-            "method": "msse",
-            "pooling": "cls",
-            "max_steps": 1,
-            "method_arguments": {
-                "decoder": "positionwise",
-                "reconstruction_reduce": "sum",
-                "reconstruction_weight": 0.01,
-            },
-        },
+        "infocse": one_step | {"method": "infocse", "max_length": 6, "method_arguments": auxiliary},
+        "msse": one_step | {"method": "msse", "max_length": 6, "method_arguments": decoder},
+        "msse, sum": one_step | {"method": "msse", "method_arguments": summed},
         "three_r": {"method": "three_r(simcse)", "pooling": "cls", "method_arguments": {"threshold": 0.9}},
         "distill": {"method": "distill", "pooling": "cls", "method_arguments": {"teacher": second}},
     }
@@ -430,9 +375,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     together = torch.load(tmp_path / "two.pt", weights_only=True)
     for case, options in cases.items():
         one, two = losses_and_gradients(tiny_bert, sentences, options), together[case]
-        if (
-            case != "infocse" and "msse" not in case
-        ):  # their auxiliary terms are means over each process's own rows: their gradients' mean counts
+        if case != "infocse" and "msse" not in case:  # whose auxiliary terms are means over each process's own rows
             np.testing.assert_allclose(two["loss"], one["loss"], rtol=1e-4, err_msg=case)
         assert set(one["gradients"]) == set(two["gradients"]), case
         for name, gradient in one["gradients"].items():
@@ -449,12 +392,8 @@ def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_pa
     parameters.write_text(
         f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\neval_every: 2\nmax_length: 16\n"
     )
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "CSE_RUNS": str(tmp_path / "runs"),
-        "OMP_NUM_THREADS": "1",
-        "ACCELERATE_USE_CPU": "true",
-    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    environment["CSE_RUNS"] = str(tmp_path / "runs")
     command = [*two_processes(), "-m", "lib.runs", "-f", str(parameters)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

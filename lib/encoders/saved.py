@@ -177,7 +177,7 @@ def _read_steps(folder: Path) -> dict[str, Any]:
     Raises:
         EncoderError: it would do more to a text than is done here.
     """
-    steps = paths.read_json(folder / "modules.json", kind=list) if (folder / "modules.json").is_file() else []
+    steps = paths.read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
     for step in steps:
         package, _, name = step["type"].rpartition(".")
         config = folder / step["path"] / "config.json"

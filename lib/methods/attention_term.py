@@ -9,7 +9,7 @@ import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from lib.checks import WHOLE, Checked, ConfigError, Count, NonNegative, check_range
+from lib.checks import Checked, ConfigError, Count, NonNegative, check_range
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionMaps
@@ -25,7 +25,7 @@ class AMIArguments(Checked):
     min_layer: Count = 7  # attention is taken from the layers [min_layer, max_layer), counted from 0
     max_layer: int = 11
     slicing: Literal[SLICINGS] = "layer_parity"  # layer_parity (code) or head_pairs (paper)
-    ami_samples: Annotated[int, Interval(ge=2, le=WHOLE)] = 150  # entries drawn per row; rows with fewer are left out
+    ami_samples: Annotated[int, Interval(ge=2)] = 150  # entries drawn per row; rows with fewer are left out
     padded_queries: bool = True  # entries whose query is padding may be drawn (code), or tokens only (paper)
     valid_fraction_factor: bool = True  # the code's factor for padding and dropout, one for a batch; the paper has none
 

@@ -138,3 +138,21 @@ def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
         load_corpus("demo-triples+demo", tmp_path)
     with pytest.raises(DataError, match="senteval"):
         load_corpus("a.txt+SICK-R", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (
+            "premise,hypothesis,contradiction\n" + "".join(f"it is {i // 3},is it {i},no {i}\n" for i in range(9)),
+            "triples",
+        ),
+        ("sentence 1,sentence 2\na b,c d\ne f,\n", "pairs"),
+        ("word,phrase\ncat,feline\nhouse,home\n", "pairs"),
+        ("text1,text2\n你好世界,世界你好\n今天,明天\n", "pairs"),
+        ("Anchor,Positive,Negative\na b,c d,e f\n", "triples"),
+    ],
+)
+def test_good_tables_stay_good(tmp_path, text, kind):
+    (tmp_path / "t.csv").write_text(text, encoding="utf8")
+    assert load_corpus("t.csv", tmp_path).kind == kind

@@ -13,7 +13,6 @@ from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.encoders.export import sentence_transformer
 from lib.evaluation import RESULT_COLUMNS
-from lib.export import main
 
 
 @pytest.fixture
@@ -99,15 +98,12 @@ def test_other_encoders_are_named_without_their_places(config, tiny_bert, tmp_pa
     assert ModelCard(card_of(run)).data.eval_results is None
 
 
-def test_a_run_by_its_names(config, tmp_path, capsys):
+def test_a_run_by_its_names(config):
     run = runs.run(config)
     for name in (run.id, str(run.folder), str(run.folder / "encoder")):
         assert runs.find_run(name).folder == run.folder
         assert runs.open_encoder(name)[0] == f"simcse, {run.labels['backbone']}, seed 42 (cls)"
     assert runs.find_run("demo") is None and runs.find_run(config.backbone) is None
-    assert main([run.id, str(tmp_path / "mine")]) == 0 and (tmp_path / "mine/README.md").is_file()
-    assert main(["nobody", str(tmp_path / "other")]) == 2
-    assert "nobody is neither the folder of a run nor the id of one" in capsys.readouterr().err
     (run.folder / "metrics.json").unlink()
     with pytest.raises(ConfigError, match="without metrics.json"):
         runs.open_encoder(run.id)

@@ -142,7 +142,6 @@ def test_emulated_bf16_is_told(config, monkeypatch, capsys):
     [
         ({"corpus": "no-such.txt"}, DataError, "no such file"),
         ({"data_dir": "no/such/folder"}, DataError, "is not a folder"),
-        ({"backbone": "~nobody-of-this-name/x"}, DataError, "in the home folder of nobody"),
         ({"dev_task": "STS-B"}, DataError, "senteval"),
         ({"corpus_size": 1000}, DataError, "has 200 rows, corpus_size asks for 1,000"),
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
