@@ -13,10 +13,12 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
+from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts, with_pooling
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, pad, token_batches
+from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 
@@ -142,20 +144,36 @@ def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence
     return torch.cosine_similarity(z1, z2).cpu().numpy()
 
 
-def pair_table(
-    encoders: Mapping[str, SentenceEncoder],
-    groups: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+def figure_pairs(
+    encoder: SentenceEncoder,
+    texts: Corpus,
+    dev: STSTask,
     *,
     layers: Sequence[int],
-    slicing: str = "layer_parity",
+    slicing: str,
+    pairs: int = 120,
+    gold: int = 500,
 ) -> pd.DataFrame:
-    """`pair_cosine` and `pair_information` of groups of pairs: encoder, group, cosine, information (nats)."""
+    """The pairs of miCSE's Figures 5 (a text with itself, and with another) and 7 (dev pairs).
+
+    Args:
+        texts: plain sentences. pairs: of each group in Figure 5. gold: about so many dev pairs, evenly spread over the task.
+
+    Returns:
+        table ("Figure 5", "Figure 7"), metric (what x is), group, item, x, y: y is the cosine, x the attention information
+        in nats (dropout on), in Figure 7 the gold score (dropout off).
+    """
+    first = list(texts.sample(min(pairs, len(texts)), seed=0).columns[0])
     frames = []
-    for (name, encoder), (group, pairs) in product(encoders.items(), groups.items()):
-        information = pair_information(encoder, *pairs, layers=layers, slicing=slicing)
-        values = {"cosine": pair_cosine(encoder, *pairs), "information": information}
-        frames.append(pd.DataFrame({"encoder": name, "group": group} | values))
-    return pd.concat(frames, ignore_index=True)
+    for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
+        information = pair_information(encoder, first, second, layers=layers, slicing=slicing)
+        values = {"x": information, "y": pair_cosine(encoder, first, second)}
+        about = {"table": "Figure 5", "metric": "attention information", "group": group}
+        frames.append(pd.DataFrame(about | {"item": range(len(first))} | values))
+    values = {"x": dev.gold, "y": cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))}
+    every = pd.DataFrame({"table": "Figure 7", "metric": "gold score", "group": ""} | values)
+    every = every[:: -(-len(dev.gold) // gold)].reset_index(drop=True)
+    return pd.concat([*frames, every.rename_axis("item").reset_index()], ignore_index=True)
 
 
 def joint_log_attention(
@@ -283,43 +301,25 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
     return pd.DataFrame(means, index, ["entropy", "difference of the rows"])
 
 
-ENERGY_READINGS = ("context tensor", "layer output")
+def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
+    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout: layer (from 1), group, metric, value.
 
-
-def cls_energies(
-    encoder: SentenceEncoder, sentences: Sequence[str], *, reading: str = "context tensor", batch_tokens: int = 2048
-) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout; index: layer, from 1.
-
-    Args:
-        reading: what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by
-            side, before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
-
-    Raises:
-        ValueError: another reading.
+    group says what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by side,
+    before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
     """
-    if reading not in ENERGY_READINGS:
-        raise ValueError(f"reading {reading!r} is unknown: choose one of {', '.join(ENERGY_READINGS)}.")
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
-        states: list[Tensor] = []
-        if reading == "layer output":
-            states += encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states[1:]
-        else:
-            outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
-            hooks = [output.register_forward_pre_hook(lambda _, given: states.append(given[0])) for output in outputs]
-            try:
-                encoder.run_backbone(input_ids, mask)
-            finally:
-                for hook in hooks:
-                    hook.remove()
-        return torch.stack([cls_energy(state.float(), mask).sum() for state in states])
+        contexts: list[Tensor] = []
+        outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
+        hooks = [output.register_forward_pre_hook(lambda _, given: contexts.append(given[0])) for output in outputs]
+        try:
+            hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack([cls_energy(state.float(), mask).sum() for state in (*contexts, *hidden[1:])])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer"))
-
-
-def energy_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
-    """`cls_energies` by both readings: layer (from 1), group (the reading), metric, value."""
-    found = {reading: cls_energies(encoder, sentences, reading=reading) for reading in ENERGY_READINGS}
-    return pd.concat(found, names=["group"]).rename("value").reset_index().assign(metric="cls energy")
+    layers = range(1, len(means) // 2 + 1)
+    index = pd.MultiIndex.from_product([("context tensor", "layer output"), layers], names=["group", "layer"])
+    return pd.Series(means, index, name="value").reset_index().assign(metric="cls energy")

@@ -13,7 +13,7 @@ def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Every trained encoder of every seed that has both.
 
     Args:
-        energy: rows of `attention.energy_rows`. scores: rows with one value for each encoder and seed.
+        energy: rows of `attention.cls_energies`. scores: rows with one value for each encoder and seed.
 
     Returns:
         source, backbone, reading, panel, stage, method, seed, energy (mean over the layers), score. In the panel "all
