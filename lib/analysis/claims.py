@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import yaml
 
 from lib import results
 from lib.analysis import papers
-from lib.checks import DataError, check_choice, check_known
+from lib.checks import check_choice, check_known
 
 LABELS = ("id", "paper", "claim", "where", "published", "size")
 COLUMNS = [*LABELS, "part", "backbone", "mean", "gain", "low", "high", "seeds", "tasks", "verdict"]
@@ -53,34 +53,28 @@ class Claim:
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Claim:
-        """Raises ConfigError or DataError, naming the claim."""
-        named, given = f"claim {entry.get('id', '?')}", dict(entry)
-        test = given.pop("test", {})
-        check_known(given, [*LABELS, "needs"], f"entry of {named}")
+        """Raises ConfigError, naming the claim, for a name or a column that does not exist."""
+        named, labels, test = f"claim {entry['id']}", dict(entry), dict(entry.get("test", {}))
+        labels.pop("test", None)
+        check_known(labels, [*LABELS, "needs"], f"entry of {named}")
         check_known(test, TEST, f"part of {named}")
-        if missing := set(LABELS) - {"size"} - set(given):
-            raise DataError(f"{named} has no `{min(missing)}`: give it.")
-        check_choice(f"{named}: paper", given["paper"], papers.sheets())
-        if bool(test) == bool(given.get("needs")):
-            raise DataError(f"{named} has either a test, or `needs` that says why not: give one of them.")
         if not test:
-            return cls(**given)
+            return cls(**labels)
         check_choice(f"{named}: sign", test.get("sign"), ("+", "-"))
-        order = test.get("order")
-        if not order and {"method", "over"} - set(test):
-            raise DataError(f"{named} compares two sides: give `method` and `over`, or an `order`.")
-        sides = [_side(one) for one in order or (test["method"], test["over"])]
-        less = (_side(test["less"]["method"]), _side(test["less"]["over"])) if "less" in test else None
+        sides = [_side(one) for one in test.get("order") or (test["method"], test["over"])]
+        less = tuple(_side(test["less"][name]) for name in ("method", "over")) if "less" in test else None
         shape, apart = test.get("shape", "scores"), tuple(test.get("apart", ()))
-        filters = test["rows"] | {"paper": given["paper"]}
-        check_known(
-            {*filters, *apart, *(name for side in (*sides, *(less or ())) for name in side)},
-            results.SHAPES[shape],
-            f"column of {named}",
-        )
-        parts = {"shape": shape, "filters": filters, "less": less, "apart": apart, "total": test.get("total", "")}
+        columns = {*test["rows"], *apart, *(name for side in (*sides, *(less or ())) for name in side)}
+        check_known(columns, results.SHAPES[shape], f"column of {named}")
         return cls(
-            **given, **parts, steps=tuple(zip(sides, sides[1:], strict=False)), sign=1 if test["sign"] == "+" else -1
+            **labels,
+            shape=shape,
+            filters=test["rows"] | {"paper": entry["paper"]},
+            steps=tuple(pairwise(sides)),
+            less=less,
+            sign=1 if test["sign"] == "+" else -1,
+            apart=apart,
+            total=test.get("total", ""),
         )
 
 
@@ -89,17 +83,9 @@ def _side(value: Any) -> Side:
 
 
 @cache
-def load(path: Path = papers.CLAIMS) -> tuple[Claim, ...]:
-    """The register.
-
-    Raises:
-        ConfigError, DataError: an id twice, or a paper or column that does not exist.
-    """
-    claims = tuple(map(Claim.read, yaml.safe_load(path.read_text(encoding="utf8"))["claims"]))
-    ids = [claim.id for claim in claims]
-    if twice := sorted({name for name in ids if ids.count(name) > 1}):
-        raise DataError(f"{path.name}: two claims are called {twice[0]}: rename one.")
-    return claims
+def load() -> tuple[Claim, ...]:
+    """The register. Raises ConfigError, see `Claim.read`."""
+    return tuple(map(Claim.read, yaml.safe_load(papers.CLAIMS.read_text(encoding="utf8"))["claims"]))
 
 
 def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
