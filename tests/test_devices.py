@@ -107,7 +107,6 @@ ANALYSIS = {
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
     attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
     attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
-    attention.log_attention_spread: lambda g: attention.log_attention_spread(g.encoder, g.texts),
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),

@@ -76,7 +76,6 @@ def pair_information(
     slicing: str = "layer_parity",
     samples: int = 150,
     seed: int = 0,
-    pairs_at_once: int = 32,
 ) -> np.ndarray:
     """Mutual information of the attention of each pair of texts (miCSE, Figures 5 and 6), under dropout.
 
@@ -91,8 +90,8 @@ def pair_information(
     """
     information = []
     with _mode(encoder, dropout_seed=seed):
-        for start in range(0, len(first), pairs_at_once):
-            block = slice(start, start + pairs_at_once)
+        for start in range(0, len(first), 32):
+            block = slice(start, start + 32)
             texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
             attention, mask = attention_of(encoder, texts, layers)
             for maps, real in zip(attention.split(2, dim=1), mask.bool().split(2), strict=True):
@@ -194,19 +193,6 @@ def joint_log_attention(
             logs = {"view1": first[both].log(), "view2": second[both].log()}
             frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
     return pd.concat(frames, ignore_index=True)
-
-
-def log_attention_spread(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
-    """Standard deviation of the log attention of a sentence under dropout, all heads of a layer: layer (from 1), metric, value.
-
-    Mean over sentences; entries as in `joint_log_attention`. Attention that is all or nothing has a large one.
-    """
-    shape = encoder.backbone.config
-    whole = {"layers": range(shape.num_hidden_layers), "heads": shape.num_attention_heads}
-    joint = (joint_log_attention({"": encoder}, sentence, **whole) for sentence in sentences)
-    spread = pd.DataFrame([one.groupby("layer").view1.std() for one in joint])
-    frame = spread.mean().rename("value").rename_axis("layer").reset_index()
-    return frame.assign(layer=frame.layer + 1, metric="log attention deviation")
 
 
 @torch.no_grad()

@@ -66,16 +66,9 @@ class Claim:
         shape, apart = test.get("shape", "scores"), tuple(test.get("apart", ()))
         columns = {*test["rows"], *apart, *(name for side in (*sides, *(less or ())) for name in side)}
         check_known(columns, results.SHAPES[shape], f"column of {named}")
-        return cls(
-            **labels,
-            shape=shape,
-            filters=test["rows"] | {"paper": entry["paper"]},
-            steps=tuple(pairwise(sides)),
-            less=less,
-            sign=1 if test["sign"] == "+" else -1,
-            apart=apart,
-            total=test.get("total", ""),
-        )
+        filters, sign = test["rows"] | {"paper": entry["paper"]}, 1 if test["sign"] == "+" else -1
+        parts = {"shape": shape, "filters": filters, "less": less, "sign": sign, "apart": apart}
+        return cls(**labels, **parts, steps=tuple(pairwise(sides)), total=test.get("total", ""))
 
 
 def _side(value: Any) -> Side:
@@ -113,10 +106,10 @@ def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, Any]]:
     """The name of each part, and its rows by encoder."""
     if not claim.steps:
         return
-    patterns = {name: value for name, value in claim.filters.items() if name == "protocol"}
-    ends = {name: value for name, value in claim.filters.items() if name in ("step", "layer")}
-    filters = {name: value for name, value in claim.filters.items() if name not in (*patterns, *ends)}
-    filters |= {name: lambda column, value=value: column.str.fullmatch(value) for name, value in patterns.items()}
+    ends = [name for name in claim.filters if name in ("step", "layer")]
+    filters = {name: value for name, value in claim.filters.items() if name not in ends}
+    if "protocol" in filters:
+        filters["protocol"] = lambda column: column.str.fullmatch(claim.filters["protocol"])
     found = results.rows(profile, shape=claim.shape, **filters)
     for name in ends:
         same = ["backbone", "method", *claim.apart, "sentences", "settings", "metric", "group", "seed"]
@@ -189,19 +182,14 @@ def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.
         Index paper (where several are shown), claim; published, the encoders ("+1.31 [0.69, 1.93], 5 seeds"), verdict.
     """
     found = verdicts(profile, paper)
-    ran = found.dropna(subset="gain")
-    often = ran.groupby("backbone").id.nunique()
-    shown = [name for name in (*results.ENCODERS, *often.index) if often.get(name, 0) >= least]
+    often = found.dropna(subset="gain").groupby("backbone").id.nunique()
+    shown = [name for name in dict.fromkeys((*results.ENCODERS, *often.index)) if often.get(name, 0) >= least]
     lines = []
     for (_, part), rows in found.groupby(["id", "part"], sort=False):
-        first = rows.iloc[0]
-        line = {
-            "paper": first.paper,
-            "claim": f"{first.claim} ({part})" if part else first.claim,
-            "published": f"{first['where']}: {first.published}",
-        }
-        cells = {row.backbone: cell(row) for row in rows.itertuples()}
-        lines.append(line | {name: cells.get(name, "") for name in dict.fromkeys(shown)} | {"verdict": first.verdict})
+        first, cells = rows.iloc[0], {row.backbone: cell(row) for row in rows.itertuples()}
+        line = {"paper": first.paper, "claim": f"{first.claim} ({part})" if part else first.claim}
+        line["published"] = f"{first['where']}: {first.published}"
+        lines.append(line | {name: cells.get(name, "") for name in shown} | {"verdict": first.verdict})
     frame = pd.DataFrame(lines).set_index(["paper", "claim"])
     return frame.droplevel("paper") if paper else frame
 

@@ -192,13 +192,3 @@ def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(enc
     table = attention.row_differences(encoder, sentences[:3])
     each = [attention.row_differences(encoder, [sentence]) for sentence in sentences[:3]]
     assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [1, 2]
-
-
-def test_the_spread_of_the_log_attention_is_a_mean_over_sentences(encoder, sentences):
-    spread = attention.log_attention_spread(encoder, sentences[:2])
-    assert spread.layer.tolist() == [1, 2] and set(spread.metric) == {"log attention deviation"}
-    each = [
-        attention.joint_log_attention({"": encoder}, sentence, layers=range(2), heads=2).groupby("layer").view1.std()
-        for sentence in sentences[:2]
-    ]
-    assert np.allclose(spread.value, sum(each) / 2) and (spread.value > 0).all() and not np.allclose(*each)
