@@ -74,7 +74,6 @@ def pair_information(
     *,
     layers: Sequence[int],
     slicing: str = "layer_parity",
-    samples: int = 150,
     seed: int = 0,
 ) -> np.ndarray:
     """Mutual information of the attention of each pair of texts (miCSE, Figures 5 and 6), under dropout.
@@ -96,8 +95,8 @@ def pair_information(
             attention, mask = attention_of(encoder, texts, layers)
             for maps, real in zip(attention.split(2, dim=1), mask.bool().split(2), strict=True):
                 shared = real.all(0)
-                options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "samples": samples}
-                loss = attention_mutual_information(*maps.split(1, dim=1), valid_fraction_factor=False, **options)
+                options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "valid_fraction_factor": False}
+                loss = attention_mutual_information(*maps.split(1, dim=1), **options)
                 information.append(float(-loss))
     return np.array(information)
 
@@ -112,32 +111,29 @@ def batch_factor(
     slicing: str = "layer_parity",
     padded_queries: bool = True,
     samples: int = 150,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: protocol, metric, value.
 
     It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
     """
-    with _mode(encoder, dropout_seed=seed):
+    with _mode(encoder, dropout_seed=0):
         input_ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
         maps = AttentionMaps(tuple(layers), padded_queries)
         encoder(input_ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), maps=maps)
         views, tokens = maps.probabilities().unflatten(1, (-1, 2)).unbind(2), mask.bool()
-        options = {"valid": tokens[:, None, :] & (tokens[:, :, None] | padded_queries), "slicing": slicing}
-        terms = []
+        valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
+        options, terms = {"valid": valid, "slicing": slicing, "samples": samples}, []
         for with_factor in (True, False):
-            torch.manual_seed(seed)  # the same draw
-            terms.append(
-                attention_mutual_information(*views, samples=samples, valid_fraction_factor=with_factor, **options)
-            )
+            torch.manual_seed(0)  # the same draw
+            terms.append(attention_mutual_information(*views, valid_fraction_factor=with_factor, **options))
     protocol = f"one batch of {len(sentences)} sentences"
     return pd.DataFrame([{"protocol": protocol, "metric": "batch factor", "value": float(terms[0] / terms[1])}])
 
 
 @torch.no_grad()
-def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
+def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
-    with _mode(encoder, dropout_seed=seed):
+    with _mode(encoder, dropout_seed=0):
         ids = encoder.tokenize([*first, *second])
         z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
@@ -176,7 +172,7 @@ def figure_pairs(
 
 
 def joint_log_attention(
-    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int, seed: int = 0
+    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
 ) -> pd.DataFrame:
     """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8).
 
@@ -185,7 +181,7 @@ def joint_log_attention(
     """
     frames = []
     for name, encoder in encoders.items():
-        with _mode(encoder, dropout_seed=seed):
+        with _mode(encoder, dropout_seed=0):
             views, _ = attention_of(encoder, [sentence, sentence], layers)
         for (layer, maps), head in product(zip(layers, views, strict=True), range(heads)):
             first, second = maps[:, head].flatten(1).cpu()
