@@ -16,7 +16,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, geometry, redundancy, smoothing, structure
+from lib.analysis import attention, cost, geometry, redundancy, smoothing
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -100,19 +100,16 @@ ANALYSIS = {
     attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
     attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS),
     attention.batch_factor: lambda g: attention.batch_factor(g.encoder, g.texts, **LAYERS, max_length=8, samples=5),
-    structure.figure_pairs: lambda g: structure.figure_pairs(
-        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs", parsed=9
+    attention.figure_pairs: lambda g: attention.figure_pairs(
+        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs"
     ).x.to_numpy(),
     attention.pair_cosine: lambda g: attention.pair_cosine(g.encoder, g.first, g.second),
-    attention.pair_table: lambda g: attention.pair_table({"a": g.encoder}, {"b": (g.first, g.second)}, **LAYERS),
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
     attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
     attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
-    attention.log_attention_spread: lambda g: attention.log_attention_spread(g.encoder, g.texts),
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
-    attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30),
-    attention.energy_rows: lambda g: attention.energy_rows(g.encoder, g.texts).value.to_numpy(),
+    attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
     smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),

@@ -13,10 +13,12 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
+from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts, with_pooling
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, pad, token_batches
+from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 
@@ -72,9 +74,7 @@ def pair_information(
     *,
     layers: Sequence[int],
     slicing: str = "layer_parity",
-    samples: int = 150,
     seed: int = 0,
-    pairs_at_once: int = 32,
 ) -> np.ndarray:
     """Mutual information of the attention of each pair of texts (miCSE, Figures 5 and 6), under dropout.
 
@@ -89,14 +89,14 @@ def pair_information(
     """
     information = []
     with _mode(encoder, dropout_seed=seed):
-        for start in range(0, len(first), pairs_at_once):
-            block = slice(start, start + pairs_at_once)
+        for start in range(0, len(first), 32):
+            block = slice(start, start + 32)
             texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
             attention, mask = attention_of(encoder, texts, layers)
             for maps, real in zip(attention.split(2, dim=1), mask.bool().split(2), strict=True):
                 shared = real.all(0)
-                options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "samples": samples}
-                loss = attention_mutual_information(*maps.split(1, dim=1), valid_fraction_factor=False, **options)
+                options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "valid_fraction_factor": False}
+                loss = attention_mutual_information(*maps.split(1, dim=1), **options)
                 information.append(float(-loss))
     return np.array(information)
 
@@ -111,55 +111,68 @@ def batch_factor(
     slicing: str = "layer_parity",
     padded_queries: bool = True,
     samples: int = 150,
-    seed: int = 0,
 ) -> pd.DataFrame:
     """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: protocol, metric, value.
 
     It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
     """
-    with _mode(encoder, dropout_seed=seed):
+    with _mode(encoder, dropout_seed=0):
         input_ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
         maps = AttentionMaps(tuple(layers), padded_queries)
         encoder(input_ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), maps=maps)
         views, tokens = maps.probabilities().unflatten(1, (-1, 2)).unbind(2), mask.bool()
-        options = {"valid": tokens[:, None, :] & (tokens[:, :, None] | padded_queries), "slicing": slicing}
-        terms = []
+        valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
+        options, terms = {"valid": valid, "slicing": slicing, "samples": samples}, []
         for with_factor in (True, False):
-            torch.manual_seed(seed)  # the same draw
-            terms.append(
-                attention_mutual_information(*views, samples=samples, valid_fraction_factor=with_factor, **options)
-            )
+            torch.manual_seed(0)  # the same draw
+            terms.append(attention_mutual_information(*views, valid_fraction_factor=with_factor, **options))
     protocol = f"one batch of {len(sentences)} sentences"
     return pd.DataFrame([{"protocol": protocol, "metric": "batch factor", "value": float(terms[0] / terms[1])}])
 
 
 @torch.no_grad()
-def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, seed: int = 0) -> np.ndarray:
+def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
     """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
-    with _mode(encoder, dropout_seed=seed):
+    with _mode(encoder, dropout_seed=0):
         ids = encoder.tokenize([*first, *second])
         z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
     return torch.cosine_similarity(z1, z2).cpu().numpy()
 
 
-def pair_table(
-    encoders: Mapping[str, SentenceEncoder],
-    groups: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+def figure_pairs(
+    encoder: SentenceEncoder,
+    texts: Corpus,
+    dev: STSTask,
     *,
     layers: Sequence[int],
-    slicing: str = "layer_parity",
+    slicing: str,
+    pairs: int = 120,
+    gold: int = 500,
 ) -> pd.DataFrame:
-    """`pair_cosine` and `pair_information` of groups of pairs: encoder, group, cosine, information (nats)."""
+    """The pairs of miCSE's Figures 5 (a text with itself, and with another) and 7 (dev pairs).
+
+    Args:
+        texts: plain sentences. pairs: of each group in Figure 5. gold: about so many dev pairs, evenly spread over the task.
+
+    Returns:
+        table ("Figure 5", "Figure 7"), metric (what x is), group, item, x, y: y is the cosine, x the attention information
+        in nats (dropout on), in Figure 7 the gold score (dropout off).
+    """
+    first = list(texts.sample(min(pairs, len(texts)), seed=0).columns[0])
     frames = []
-    for (name, encoder), (group, pairs) in product(encoders.items(), groups.items()):
-        information = pair_information(encoder, *pairs, layers=layers, slicing=slicing)
-        values = {"cosine": pair_cosine(encoder, *pairs), "information": information}
-        frames.append(pd.DataFrame({"encoder": name, "group": group} | values))
-    return pd.concat(frames, ignore_index=True)
+    for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
+        information = pair_information(encoder, first, second, layers=layers, slicing=slicing)
+        values = {"x": information, "y": pair_cosine(encoder, first, second)}
+        about = {"table": "Figure 5", "metric": "attention information", "group": group}
+        frames.append(pd.DataFrame(about | {"item": range(len(first))} | values))
+    values = {"x": dev.gold, "y": cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))}
+    every = pd.DataFrame({"table": "Figure 7", "metric": "gold score", "group": ""} | values)
+    every = every[:: -(-len(dev.gold) // gold)].reset_index(drop=True)
+    return pd.concat([*frames, every.rename_axis("item").reset_index()], ignore_index=True)
 
 
 def joint_log_attention(
-    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int, seed: int = 0
+    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
 ) -> pd.DataFrame:
     """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8).
 
@@ -168,7 +181,7 @@ def joint_log_attention(
     """
     frames = []
     for name, encoder in encoders.items():
-        with _mode(encoder, dropout_seed=seed):
+        with _mode(encoder, dropout_seed=0):
             views, _ = attention_of(encoder, [sentence, sentence], layers)
         for (layer, maps), head in product(zip(layers, views, strict=True), range(heads)):
             first, second = maps[:, head].flatten(1).cpu()
@@ -176,19 +189,6 @@ def joint_log_attention(
             logs = {"view1": first[both].log(), "view2": second[both].log()}
             frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
     return pd.concat(frames, ignore_index=True)
-
-
-def log_attention_spread(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
-    """Standard deviation of the log attention of a sentence under dropout, all heads of a layer: layer (from 1), metric, value.
-
-    Mean over sentences; entries as in `joint_log_attention`. Attention that is all or nothing has a large one.
-    """
-    shape = encoder.backbone.config
-    whole = {"layers": range(shape.num_hidden_layers), "heads": shape.num_attention_heads}
-    joint = (joint_log_attention({"": encoder}, sentence, **whole) for sentence in sentences)
-    spread = pd.DataFrame([one.groupby("layer").view1.std() for one in joint])
-    frame = spread.mean().rename("value").rename_axis("layer").reset_index()
-    return frame.assign(layer=frame.layer + 1, metric="log attention deviation")
 
 
 @torch.no_grad()
@@ -283,43 +283,25 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
     return pd.DataFrame(means, index, ["entropy", "difference of the rows"])
 
 
-ENERGY_READINGS = ("context tensor", "layer output")
+def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
+    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout: layer (from 1), group, metric, value.
 
-
-def cls_energies(
-    encoder: SentenceEncoder, sentences: Sequence[str], *, reading: str = "context tensor", batch_tokens: int = 2048
-) -> pd.Series:
-    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout; index: layer, from 1.
-
-    Args:
-        reading: what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by
-            side, before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
-
-    Raises:
-        ValueError: another reading.
+    group says what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by side,
+    before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
     """
-    if reading not in ENERGY_READINGS:
-        raise ValueError(f"reading {reading!r} is unknown: choose one of {', '.join(ENERGY_READINGS)}.")
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
-        states: list[Tensor] = []
-        if reading == "layer output":
-            states += encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states[1:]
-        else:
-            outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
-            hooks = [output.register_forward_pre_hook(lambda _, given: states.append(given[0])) for output in outputs]
-            try:
-                encoder.run_backbone(input_ids, mask)
-            finally:
-                for hook in hooks:
-                    hook.remove()
-        return torch.stack([cls_energy(state.float(), mask).sum() for state in states])
+        contexts: list[Tensor] = []
+        outputs = [layer.attention.output for layer in encoder.backbone.encoder.layer]
+        hooks = [output.register_forward_pre_hook(lambda _, given: contexts.append(given[0])) for output in outputs]
+        try:
+            hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.stack([cls_energy(state.float(), mask).sum() for state in (*contexts, *hidden[1:])])
 
     means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
-    return pd.Series(means, name="E_CLS", index=pd.RangeIndex(1, len(means) + 1, name="layer"))
-
-
-def energy_rows(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
-    """`cls_energies` by both readings: layer (from 1), group (the reading), metric, value."""
-    found = {reading: cls_energies(encoder, sentences, reading=reading) for reading in ENERGY_READINGS}
-    return pd.concat(found, names=["group"]).rename("value").reset_index().assign(metric="cls energy")
+    layers = range(1, len(means) // 2 + 1)
+    index = pd.MultiIndex.from_product([("context tensor", "layer output"), layers], names=["group", "layer"])
+    return pd.Series(means, index, name="value").reset_index().assign(metric="cls energy")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import yaml
 
 from lib import results
 from lib.analysis import papers
-from lib.checks import DataError, check_choice, check_known
+from lib.checks import check_choice, check_known
 
 LABELS = ("id", "paper", "claim", "where", "published", "size")
 COLUMNS = [*LABELS, "part", "backbone", "mean", "gain", "low", "high", "seeds", "tasks", "verdict"]
@@ -53,35 +53,22 @@ class Claim:
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Claim:
-        """Raises ConfigError or DataError, naming the claim."""
-        named, given = f"claim {entry.get('id', '?')}", dict(entry)
-        test = given.pop("test", {})
-        check_known(given, [*LABELS, "needs"], f"entry of {named}")
+        """Raises ConfigError, naming the claim, for a name or a column that does not exist."""
+        named, labels, test = f"claim {entry['id']}", dict(entry), dict(entry.get("test", {}))
+        labels.pop("test", None)
+        check_known(labels, [*LABELS, "needs"], f"entry of {named}")
         check_known(test, TEST, f"part of {named}")
-        if missing := set(LABELS) - {"size"} - set(given):
-            raise DataError(f"{named} has no `{min(missing)}`: give it.")
-        check_choice(f"{named}: paper", given["paper"], papers.sheets())
-        if bool(test) == bool(given.get("needs")):
-            raise DataError(f"{named} has either a test, or `needs` that says why not: give one of them.")
         if not test:
-            return cls(**given)
+            return cls(**labels)
         check_choice(f"{named}: sign", test.get("sign"), ("+", "-"))
-        order = test.get("order")
-        if not order and {"method", "over"} - set(test):
-            raise DataError(f"{named} compares two sides: give `method` and `over`, or an `order`.")
-        sides = [_side(one) for one in order or (test["method"], test["over"])]
-        less = (_side(test["less"]["method"]), _side(test["less"]["over"])) if "less" in test else None
+        sides = [_side(one) for one in test.get("order") or (test["method"], test["over"])]
+        less = tuple(_side(test["less"][name]) for name in ("method", "over")) if "less" in test else None
         shape, apart = test.get("shape", "scores"), tuple(test.get("apart", ()))
-        filters = test["rows"] | {"paper": given["paper"]}
-        check_known(
-            {*filters, *apart, *(name for side in (*sides, *(less or ())) for name in side)},
-            results.SHAPES[shape],
-            f"column of {named}",
-        )
-        parts = {"shape": shape, "filters": filters, "less": less, "apart": apart, "total": test.get("total", "")}
-        return cls(
-            **given, **parts, steps=tuple(zip(sides, sides[1:], strict=False)), sign=1 if test["sign"] == "+" else -1
-        )
+        columns = {*test["rows"], *apart, *(name for side in (*sides, *(less or ())) for name in side)}
+        check_known(columns, results.SHAPES[shape], f"column of {named}")
+        filters, sign = test["rows"] | {"paper": entry["paper"]}, 1 if test["sign"] == "+" else -1
+        parts = {"shape": shape, "filters": filters, "less": less, "sign": sign, "apart": apart}
+        return cls(**labels, **parts, steps=tuple(pairwise(sides)), total=test.get("total", ""))
 
 
 def _side(value: Any) -> Side:
@@ -89,17 +76,9 @@ def _side(value: Any) -> Side:
 
 
 @cache
-def load(path: Path = papers.CLAIMS) -> tuple[Claim, ...]:
-    """The register.
-
-    Raises:
-        ConfigError, DataError: an id twice, or a paper or column that does not exist.
-    """
-    claims = tuple(map(Claim.read, yaml.safe_load(path.read_text(encoding="utf8"))["claims"]))
-    ids = [claim.id for claim in claims]
-    if twice := sorted({name for name in ids if ids.count(name) > 1}):
-        raise DataError(f"{path.name}: two claims are called {twice[0]}: rename one.")
-    return claims
+def load() -> tuple[Claim, ...]:
+    """The register. Raises ConfigError, see `Claim.read`."""
+    return tuple(map(Claim.read, yaml.safe_load(papers.CLAIMS.read_text(encoding="utf8"))["claims"]))
 
 
 def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
@@ -127,10 +106,10 @@ def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, Any]]:
     """The name of each part, and its rows by encoder."""
     if not claim.steps:
         return
-    patterns = {name: value for name, value in claim.filters.items() if name == "protocol"}
-    ends = {name: value for name, value in claim.filters.items() if name in ("step", "layer")}
-    filters = {name: value for name, value in claim.filters.items() if name not in (*patterns, *ends)}
-    filters |= {name: lambda column, value=value: column.str.fullmatch(value) for name, value in patterns.items()}
+    ends = [name for name in claim.filters if name in ("step", "layer")]
+    filters = {name: value for name, value in claim.filters.items() if name not in ends}
+    if "protocol" in filters:
+        filters["protocol"] = lambda column: column.str.fullmatch(claim.filters["protocol"])
     found = results.rows(profile, shape=claim.shape, **filters)
     for name in ends:
         same = ["backbone", "method", *claim.apart, "sentences", "settings", "metric", "group", "seed"]
@@ -203,19 +182,14 @@ def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.
         Index paper (where several are shown), claim; published, the encoders ("+1.31 [0.69, 1.93], 5 seeds"), verdict.
     """
     found = verdicts(profile, paper)
-    ran = found.dropna(subset="gain")
-    often = ran.groupby("backbone").id.nunique()
-    shown = [name for name in (*results.ENCODERS, *often.index) if often.get(name, 0) >= least]
+    often = found.dropna(subset="gain").groupby("backbone").id.nunique()
+    shown = [name for name in dict.fromkeys((*results.ENCODERS, *often.index)) if often.get(name, 0) >= least]
     lines = []
     for (_, part), rows in found.groupby(["id", "part"], sort=False):
-        first = rows.iloc[0]
-        line = {
-            "paper": first.paper,
-            "claim": f"{first.claim} ({part})" if part else first.claim,
-            "published": f"{first['where']}: {first.published}",
-        }
-        cells = {row.backbone: cell(row) for row in rows.itertuples()}
-        lines.append(line | {name: cells.get(name, "") for name in dict.fromkeys(shown)} | {"verdict": first.verdict})
+        first, cells = rows.iloc[0], {row.backbone: cell(row) for row in rows.itertuples()}
+        line = {"paper": first.paper, "claim": f"{first.claim} ({part})" if part else first.claim}
+        line["published"] = f"{first['where']}: {first.published}"
+        lines.append(line | {name: cells.get(name, "") for name in shown} | {"verdict": first.verdict})
     frame = pd.DataFrame(lines).set_index(["paper", "claim"])
     return frame.droplevel("paper") if paper else frame
 

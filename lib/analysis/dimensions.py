@@ -14,7 +14,7 @@ from lib.data import load_corpus, tokenize_corpus
 from lib.data.sts import POSITIVE_GOLD, STSTask
 from lib.encoders import SentenceEncoder
 from lib.losses import dimension_contrast, info_nce
-from lib.losses.dimension_contrast import REDUCTIONS, cross_correlation
+from lib.losses.dimension_contrast import REDUCTIONS
 from lib.results import history
 
 
@@ -78,31 +78,6 @@ def _of_terms(steps: pd.DataFrame) -> pd.DataFrame:
     for name in {"dimension_gradient", "reconstruction_gradient"} & {*steps}:
         ratios[name.removesuffix("_gradient")] = (steps[name] / steps.contrastive_gradient).where(own.notna())
     return steps.assign(saves=steps.mean_vector - own, misleads=steps.other_vector - own, **ratios)
-
-
-def toy_views(leak: float, noise: float) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Two views [400, 4] of random vectors, in three cases: every dimension for itself; `leak` of the first in the second
-    one, too; a second view with `noise`, as deviation, where the others have 0.2."""
-    random = torch.Generator().manual_seed(0)
-    clean = torch.randn(400, 4, generator=random, dtype=torch.float64)
-    polluted = clean.clone()
-    polluted[:, 1] += leak * clean[:, 0]
-    cases = {"each for itself": (clean, 0.2), "1 leaks into 2": (polluted, 0.2), "views disagree": (clean, noise)}
-    return {name: (h, h + size * torch.randn(400, 4, generator=random)) for name, (h, size) in cases.items()}
-
-
-def toy_correlations(leak: float, noise: float) -> pd.DataFrame:
-    """The correlations between the dimensions of `toy_views`, without sign, for `figures.heatmaps`.
-
-    Returns:
-        encoder (the case and its L_DCM, the sum of Eq. 4), row, column, value.
-    """
-    parts = []
-    for case, views in toy_views(leak, noise).items():
-        matrix = pd.DataFrame(cross_correlation(*views).abs().numpy()).rename_axis(index="row", columns="column")
-        name = f"{case}: L_DCM = {dimension_contrast(*views, reduce='sum'):.1f}"
-        parts.append(matrix.stack().rename("value").reset_index().assign(encoder=name))
-    return pd.concat(parts)
 
 
 def agreement(encoder: Any, task: STSTask) -> pd.DataFrame:

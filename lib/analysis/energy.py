@@ -13,7 +13,7 @@ def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     """Every trained encoder of every seed that has both.
 
     Args:
-        energy: rows of `attention.energy_rows`. scores: rows with one value for each encoder and seed.
+        energy: rows of `attention.cls_energies`. scores: rows with one value for each encoder and seed.
 
     Returns:
         source, backbone, reading, panel, stage, method, seed, energy (mean over the layers), score. In the panel "all
@@ -38,7 +38,7 @@ def centred(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     return frame.assign(**frame[columns] - frame.groupby("seed")[columns].transform("mean"))
 
 
-def seed_correlation(frame: pd.DataFrame, x: str, y: str, *, draws: int = 2000, seed: int = 0) -> dict[str, float]:
+def seed_correlation(frame: pd.DataFrame, x: str, y: str) -> dict[str, float]:
     """Spearman's correlation of two columns with each seed's mean taken out of both, so that seeds which are good
     throughout do not count as agreement.
 
@@ -53,7 +53,7 @@ def seed_correlation(frame: pd.DataFrame, x: str, y: str, *, draws: int = 2000, 
 
     low = high = float("nan")
     if len(by_seed) > 1:
-        drawn = np.sort(np.random.default_rng(seed).integers(len(by_seed), size=(draws, len(by_seed))), axis=1)
+        drawn = np.sort(np.random.default_rng(0).integers(len(by_seed), size=(2000, len(by_seed))), axis=1)
         distinct, times = np.unique(drawn, axis=0, return_counts=True)  # three seeds have ten ways only
         low, high = np.nanpercentile(np.repeat([correlation(which) for which in distinct], times), [2.5, 97.5])
     return {"correlation": correlation(np.arange(len(by_seed))), "low": float(low), "high": float(high)}

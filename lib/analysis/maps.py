@@ -23,7 +23,7 @@ DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 
 
-def layout(vectors: np.ndarray, kind: str = "tsne", *, seed: int = 0) -> np.ndarray:
+def layout(vectors: np.ndarray, kind: str = "tsne") -> np.ndarray:
     """A map [n, 2] of vectors [n, D], taken at length 1, by their first principal components.
 
     Args:
@@ -37,23 +37,23 @@ def layout(vectors: np.ndarray, kind: str = "tsne", *, seed: int = 0) -> np.ndar
     if len(vectors) < 5:
         raise ValueError(f"a map of {len(vectors)} texts shows nothing: give at least five.")
     x = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    x = PCA(min(DIMENSIONS, *x.shape), random_state=seed).fit_transform(x)
+    x = PCA(min(DIMENSIONS, *x.shape), random_state=0).fit_transform(x)
     if kind == "tsne":
-        return np.asarray(TSNE(perplexity=min(30, (len(x) - 1) / 3), random_state=seed, n_jobs=-1).fit(x))
+        return np.asarray(TSNE(perplexity=min(30, (len(x) - 1) / 3), random_state=0, n_jobs=-1).fit(x))
     from umap import UMAP  # compiles for seconds, and most notebooks need none of it
 
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="n_jobs value", category=UserWarning)
-        return UMAP(n_neighbors=min(15, len(x) - 1), metric="cosine", random_state=seed).fit_transform(x)
+        return UMAP(n_neighbors=min(15, len(x) - 1), metric="cosine", random_state=0).fit_transform(x)
 
 
-def trust(vectors: np.ndarray, points: np.ndarray, *, neighbours: int = 10, seed: int = 0) -> float:
-    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are neighbours on it neighbours by cosine? 1: all of them.
+def trust(vectors: np.ndarray, points: np.ndarray) -> float:
+    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are the ten nearest on it near by cosine? 1: all of them.
 
-    Among at most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 2 neighbours + 2 of them.
+    Among at most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 22 of them.
     """
-    rows = np.sort(np.random.default_rng(seed).permutation(len(vectors))[:TRUST_SAMPLE])
-    return float(trustworthiness(vectors[rows], points[rows], n_neighbors=neighbours, metric="cosine"))
+    rows = np.sort(np.random.default_rng(0).permutation(len(vectors))[:TRUST_SAMPLE])
+    return float(trustworthiness(vectors[rows], points[rows], n_neighbors=10, metric="cosine"))
 
 
 def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: str = "tsne") -> pd.DataFrame:

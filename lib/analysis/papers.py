@@ -23,13 +23,7 @@ def sheets() -> list[str]:
 
 @cache
 def load(paper: str) -> dict[str, Any]:
-    """The whole sheet of a paper: its notebook, source, conventions, tables, figures, differences, slots.
-
-    Raises:
-        KeyError: no such sheet.
-    """
-    if paper not in sheets():
-        raise KeyError(f"no tables of {paper!r}: there are {', '.join(sheets())}.")
+    """The whole sheet of a paper: its notebook, source, conventions, tables, figures, differences, slots."""
     return yaml.safe_load((FOLDER / f"{paper}.yaml").read_text(encoding="utf8"))
 
 
@@ -39,13 +33,11 @@ def table(paper: str, name: str) -> pd.DataFrame:
     Raises:
         KeyError: no such table.
     """
-    tables = {t["id"]: t for t in load(paper)["tables"]}
-    if name not in tables:
-        raise KeyError(f"{paper} has no {name!r}: there are {', '.join(tables)}.")
+    printed = {one["id"]: one for one in load(paper)["tables"]}[name]
     rows = []
-    for row in tables[name]["rows"]:
+    for row in printed["rows"]:
         setting = row.get("setting", row.get("backbone", ""))
-        for column, cell in zip(tables[name]["columns"], row["values"], strict=True):
+        for column, cell in zip(printed["columns"], row["values"], strict=True):
             value, std = (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, np.nan)
             rows.append((paper, name, row["method"], setting, column, value, std))
     return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value", "std"])

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
-from lib.figures.style import SCORE, colour, drawing, grid, is_first, looks, stacked
+from lib.figures.style import OUTSIDE, colour, drawing, grid, is_first, looks, stacked
 
 
 @drawing
@@ -24,43 +24,41 @@ def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
 
     Args:
         frame: method or encoder; metric and value, or columns alignment and uniformity; perhaps step, seed, backbone, ...
-        score: a further metric or column, which colours the large symbols.
+        score: a further metric or column, which stands behind the names.
     """
     frame = frame.assign(step=frame.step.fillna(0) if "step" in frame else 0)
     wanted = ["uniformity", "alignment", *[score] * bool(score)]
     if "metric" in frame:
         keys = ["place", "encoder", "step", "seed"]
         frame = frame.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
-    frame = frame.dropna(subset=wanted)
+    frame = frame.dropna(subset=wanted).sort_values("step", kind="stable")
     is_path, look = frame.step.nunique() > 1, looks(frame.encoder)
     most = frame.groupby("place").encoder.nunique().max()
-    width, height = 3.6 + 0.07 * frame.encoder.str.len().max(), max(3.6, 1.3 + 0.19 * most) + (0.7 if score else 0)
+    width, height = 3.6 + 0.07 * frame.encoder.str.len().max(), max(3.6, 1.3 + 0.19 * most)
     fig, panels = grid(frame, "", "place", width, height)
-    scale = {"vmin": frame[score].min(), "vmax": frame[score].max(), "cmap": "viridis"} if score else {}
     for ax, _, place, part in panels:
-        ends, shades = {}, {}
-        for name, rows in part.groupby("encoder", sort=False):
-            shade = shades[name] = look[name]["color"] if is_path else colour(name)
-            path, last = rows.groupby("step")[wanted].mean(), rows.sort_values("step").groupby("seed").tail(1)
-            mean = ends[name] = last[wanted].mean()
-            ax.plot(path.uniformity, path.alignment, color=shade, marker=".", ms=4, lw=1)
-            ax.plot(last.uniformity, last.alignment, color=shade, marker="o", ms=4, mew=0, ls="", alpha=0.6)
-            fill = scale | {"c": [mean[score]]} if score else {"color": shade}
-            marker = look[name]["marker"] if is_path else "s"
-            symbols = ax.scatter(*mean[:2], s=50, marker=marker, edgecolors="k", lw=0.6, zorder=3, **fill)
-            if is_path:
-                ax.plot(path.uniformity.iloc[0], path.alignment.iloc[0], "o", ms=9, mfc="none", mec="k", mew=0.8)
+        steps = part.groupby(["encoder", "step"], sort=False)[wanted].mean().reset_index()
+        last = part.groupby(["encoder", "seed"]).tail(1)
+        ends = last.groupby("encoder", sort=False)[wanted].mean()
+        for name, path in steps.groupby("encoder"):
+            ax.plot(path.uniformity, path.alignment, color=look["palette"][name], marker=".", ms=4, lw=1)
+        about = {"x": "uniformity", "y": "alignment", "hue": "encoder", "style": "encoder", "legend": False, "ax": ax}
+        sns.scatterplot(last, **about, **look, s=16, lw=0, alpha=0.6)
+        sns.scatterplot(ends, **about, **look, s=50, lw=0.6, edgecolor="k", zorder=3)
+        if is_path:
+            first = steps.groupby("encoder").head(1)
+            ax.plot(first.uniformity, first.alignment, "o", ms=9, mfc="none", mec="k", mew=0.8)
         ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
         ax.set_title(stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
         ax.margins(0.08)
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        _name_beside(ax, pd.DataFrame(ends).T, shades, apart=13 / 72 / (height - (1.8 if score else 1.1)))
-    if score:
-        fig.colorbar(symbols, ax=[ax for ax, *_ in panels], label=SCORE, location="bottom", aspect=40)
+        ends["shade"] = ends.index.map(look["palette"])
+        texts = [f"{name}, {mean:.1f}" for name, mean in ends[score].items()] if score else ends.index
+        _name_beside(ax, ends.set_axis(texts), apart=13 / 72 / (height - 1.1))
     return fig
 
 
-def _name_beside(ax: Axes, ends: pd.DataFrame, shades: Mapping[str, str], *, apart: float) -> None:
+def _name_beside(ax: Axes, ends: pd.DataFrame, *, apart: float) -> None:
     """The names in a column right of the axes, each with a line to its point, at least `apart` of the axes' height from each
     other; call after the limits are set."""
     ends = ends.sort_values("alignment")
@@ -68,7 +66,7 @@ def _name_beside(ax: Axes, ends: pd.DataFrame, shades: Mapping[str, str], *, apa
     heights = np.maximum.accumulate((ends.alignment - low) / (high - low) - steps)
     heights = np.clip(heights, 0, max(0, 1 - steps[-1])) + steps
     for (name, point), height in zip(ends.iterrows(), heights, strict=True):
-        arrow = {"arrowstyle": "-", "lw": 0.7, "color": shades[name], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
+        arrow = {"arrowstyle": "-", "lw": 0.7, "color": point["shade"], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
         text = {"xytext": (1.04, height), "textcoords": "axes fraction", "va": "center", "fontsize": 9}
         ax.annotate(name, (point.uniformity, point.alignment), **text, arrowprops=arrow, annotation_clip=False)
 
@@ -81,42 +79,34 @@ def cells(matrices: Mapping[str, np.ndarray]) -> pd.DataFrame:
 
 @drawing
 def heatmaps(
-    frame: pd.DataFrame,
-    labels: Sequence[str],
-    *,
-    annotate: bool = False,
-    limits: tuple[float, float] | None = None,
-    label: str = "",
-    xlabel: str = "",
+    frame: pd.DataFrame, labels: Sequence[str], *, annotate: bool = False, label: str = "", xlabel: str = ""
 ) -> Figure:
-    """A value for every two tokens or sentences: a panel for each encoder; with a column layer a row for each encoder, a
-    panel for each layer.
+    """A value for every two tokens or sentences, which have a number: a panel for each encoder; with a column layer a row for
+    each encoder, a panel for each layer.
 
     Args:
         frame: encoder or method, row, column (positions from 0), value; perhaps layer, backbone.
         labels: the tokens or sentences.
-        annotate: write the values into the panels, in place of a scale beside them, which `label` names.
-        limits: of the colours. None: 0 and 1 where annotated, else what lies off the diagonal, but for the largest hundredth.
+        annotate: write the values into the panels, with colours from 0 to 1, in place of a scale beside them, which `label`
+            names. That has what lies off the diagonal, but for the largest hundredth.
     """
     is_deep, n = "layer" in frame, len(labels)
     if is_deep:
         frame["place"], frame["encoder"] = frame.place + "\n" + frame.encoder, frame.layer
     apart = frame.value[frame.row != frame.column]
-    low, high = limits or ((0, 1) if annotate else (apart.min(), apart.quantile(0.99)))
-    is_long = is_deep or max(map(len, labels)) > 12  # then numbers stand below the panels
-    texts = [f"{number} {text}" if is_long else text for number, text in enumerate(labels, start=1)]
+    low, high = (0, 1) if annotate else (apart.min(), apart.quantile(0.99))
+    texts = [f"{number} {text}" for number, text in enumerate(labels, start=1)]
     texts = ["\n".join(textwrap.wrap(text, 46, max_lines=2, placeholder=" …")) for text in texts]
-    across, every = range(1, n + 1) if is_long else labels, max(1, n // 4) if is_deep else 1
-    wide, high_each = (0.5, 0.38) if annotate else (0.09, 0.16) if is_deep else (0.17, 0.17)
-    height = max(high_each * n, 0.7) + (0.5 if is_long else 0.9)
+    wide, high_each = (0.5, 0.38) if annotate else (0.09, 0.16) if is_deep else (0.2, 0.17)
+    width, height = max(wide * n, 0.75) + 0.35, max(high_each * n, 0.7) + 0.5
     right = 0.5 + 0.075 * max(len(line) for text in texts for line in text.split("\n")) + (0 if annotate else 0.7)
-    fig, panels = grid(frame, "place", "encoder", max(wide * n, 0.75) + 0.35, height, right=right)
+    fig, panels = grid(frame, "place", "encoder", width, height, right=right)
     look = {"annot": annotate, "fmt": ".2f", "annot_kws": {"size": 9}, "cmap": "viridis", "vmin": low, "vmax": high}
     for ax, line, panel, part in panels:
-        matrix = part.pivot(index="row", columns="column", values="value")
+        matrix, every = part.pivot(index="row", columns="column", values="value"), max(1, n // 4) if is_deep else 1
         sns.heatmap(matrix, **look, cbar=False, xticklabels=False, yticklabels=False, ax=ax)
         ax.set(xlabel="", ylabel=line.strip() if is_first(ax) else "", title=f"layer {panel}" if is_deep else panel)
-        ax.set_xticks(np.arange(0, n, every) + 0.5, across[::every], rotation=0 if is_long else 90)
+        ax.set_xticks(np.arange(0, n, every) + 0.5, range(1, n + 1, every), rotation=0)
         ax.set_yticks(np.arange(n) + 0.5, texts if is_first(ax) else [""] * n, rotation=0)
     fig.supxlabel(xlabel, fontsize=10)
     if not annotate:
@@ -134,10 +124,6 @@ def scatter(
     group: str = "",
     hue: str = "",
     panel: str = "encoder",
-    row: str = "place",
-    centroids: bool = False,
-    bins: int = 0,
-    shared: bool = True,
     xlabel: str = "",
     ylabel: str = "",
 ) -> Figure:
@@ -145,49 +131,55 @@ def scatter(
 
     Args:
         frame: encoder or method, x, y; perhaps group, backbone, ...
-        group: column of what has a colour and a rank correlation of its own: one over all would mostly say how far apart the
-            groups lie.
+        group: column of what has a colour and, in place of a correlation, which would mostly say how far apart the groups
+            lie, its mean and a line between the means.
         hue: column of what has a colour alone, such as "method".
-        panel, row: columns of what has a panel and a row, in place of encoders and backbones.
-        centroids: the mean of each group and a line between them, in place of correlations.
-        bins: darker cells in place of dots, this many each way, with the diagonal and Pearson's correlation.
-        shared: the same axes in all panels (with bins: of a row).
+        panel: column of what has a panel, in place of encoders, whose panels have the same axes.
     """
-    kind = group or hue
-    frame["kind"] = frame[kind].astype(str) if kind else ""
-    side, share = (1.7, "row") if bins else (3.0, shared)
-    right = 0.6 + 0.08 * frame.kind.str.len().max() if kind else 0.4
-    fig, panels = grid(frame, row, panel, side, side, right=right, sharex=share, sharey=share)
-    look, marks = looks(frame.kind), {}
-    for ax, line, name, part in panels:
-        above = str(name)
-        if bins:
-            values = frame.loc[frame[row] == line, [x, y]].to_numpy()
-            edges = np.linspace(values.min(), values.max(), bins + 1)
-            ax.hist2d(part[x], part[y], bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
-            ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
-            ax.grid(False)
-            above = stacked(above if ax.get_subplotspec().is_first_row() else "", f"ρ {part[x].corr(part[y]):.2f}")
-        found = [] if group else [f"{part[x].corr(part[y], method='spearman'):.2f}"]
-        for one, dots in part.groupby("kind", sort=False) if not bins else ():
-            style = look[one] if kind else {"color": colour(above), "marker": "o"}
-            fill = {"mfc": "none", "ms": 6} if hue else {"mew": 0, "ms": 4, "alpha": 0.5}
-            (marks[one],) = ax.plot(dots[x], dots[y], **style | fill | {"ls": ""})
-            found += [f"{one} {dots[x].corr(dots[y], method='spearman'):.2f}"] if group else []
-        if centroids:
+    kind = group or hue or "encoder"
+    frame["kind"], is_shared = frame[kind].astype(str), panel == "encoder"
+    look, has_legend = looks(frame.kind), kind != "encoder" or panel != "encoder"
+    right = 0.6 + 0.08 * frame.kind.str.len().max() if has_legend else 0.4
+    fig, panels = grid(frame, "place", panel, 3.0, 3.0, right=right, sharex=is_shared, sharey=is_shared)
+    about = {"x": x, "y": y, "hue": "kind", "style": "kind", "s": 30, "lw": 0, "alpha": 0.7}
+    for ax, place, name, part in panels:
+        sns.scatterplot(part, **about, **look, legend=has_legend and ax is fig.axes[-1], ax=ax)
+        if group:
             means = part.groupby("kind", sort=False)[[x, y]].mean()
-            (marks["mean of each group"],) = ax.plot(means[x], means[y], "ks-", ms=7, mec="w")
-        elif not bins:
-            above = stacked(above, *textwrap.wrap(f"rank correlation: {', '.join(found)}", 34))
-        ax.set_title(above)
-        if is_first(ax):
-            ax.set_ylabel(stacked(line if row == "place" else f"{row} {line}", "" if bins else ylabel or y))
-        ax.locator_params(nbins=3 if bins else 4)
+            ax.plot(means[x], means[y], "ks-", ms=7, mec="w", label="mean of each group")
+            ax.set_title(name)
+        else:
+            ax.set_title(f"{name}\nrank correlation: {part[x].corr(part[y], method='spearman'):.2f}")
+        ax.set(xlabel="", ylabel=stacked(place, ylabel or y) if is_first(ax) else "")
+        ax.locator_params(nbins=4)
     fig.supxlabel(xlabel or x, fontsize=10)
-    if bins:
-        fig.supylabel(ylabel or y, fontsize=10)
-    elif kind:
-        fig.legend(marks.values(), marks, loc="outside right center")
+    if has_legend:
+        ax.legend(**OUTSIDE)
+    return fig
+
+
+@drawing
+def joint(
+    frame: pd.DataFrame, x: str, y: str, *, row: str, panel: str = "encoder", xlabel: str = "", ylabel: str = ""
+) -> Figure:
+    """Two readings of the same quantity as darker cells, with their diagonal and Pearson's correlation: a panel for each value
+    of one column, a row of panels with the same axes for each value of another.
+
+    frame: x, y, row, panel (or encoder or method).
+    """
+    fig, panels = grid(frame, row, panel, 1.7, 1.7, right=0.4, sharex="row", sharey="row")
+    for ax, line, name, part in panels:
+        values = frame.loc[frame[row] == line, [x, y]].to_numpy()
+        edges = np.linspace(values.min(), values.max(), 21)
+        ax.hist2d(part[x], part[y], bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
+        ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
+        above = name if ax.get_subplotspec().is_first_row() else ""
+        ax.set_title(stacked(above, f"ρ {part[x].corr(part[y]):.2f}"))
+        ax.set_ylabel(f"{row} {line}" if is_first(ax) else "")
+        ax.locator_params(nbins=3)
+        ax.grid(False)
+    fig.supxlabel(xlabel or x, fontsize=10)
+    fig.supylabel(ylabel or y, fontsize=10)
     return fig
 
 

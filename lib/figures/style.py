@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ METHODS = {
     "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72",
 }  # fmt: skip
 OTHERS = ("#e7298a", "#00a6a6", "#2b2b2b", "#a3a300", "#8c8cff", "#9c6644", "#7fbf3f")  # no method's: for what is none
-LINES, MARKERS = ("-", "--", ":", "-."), "osD^vP*X<>"
+MARKERS, DASHES = "osD^vP*X<>", ("", (4, 1.5), (1, 1), (4, 1.5, 1, 1.5))
 OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "title_fontsize": 9}  # a legend right of its axes
 SCORE = "Spearman x 100 (higher is better)"
 VARIANTS = ("settings", "pooling", "sentences")  # in which rows of one method may differ
@@ -47,17 +47,18 @@ def colour(method: str, other: str = "0.45") -> str:
     return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 
-def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour, line and marker of each name. Further variants of a method have a darker and a lighter shade of its colour."""
-    found, others = {}, itertools.cycle(OTHERS)
-    for place, name in enumerate(dict.fromkeys(names)):
+def looks(names: Iterable[str], *, dashed: bool = False) -> dict[str, Any]:
+    """The colour and marker, and the dashes if asked for, of each of these names, as options of seaborn. Further variants of
+    a method have a darker and a lighter shade of its colour."""
+    shades, others = {}, itertools.cycle(OTHERS)
+    for name in dict.fromkeys(names):
         tones = []
         if own := colour(name, ""):
             tones = [own, *(sns.blend_palette([own, end], 3).as_hex()[1] for end in ("black", "white"))]
-        taken = {look["color"] for look in found.values()}
-        shade = next((tone for tone in tones if tone not in taken), None) or next(others)
-        found[name] = {"color": shade, "ls": LINES[place % 4], "marker": MARKERS[place % 10]}
-    return found
+        shades[name] = next((tone for tone in tones if tone not in shades.values()), None) or next(others)
+    markers, dashes = (list(itertools.islice(itertools.cycle(kind), len(shades))) for kind in (MARKERS, DASHES))
+    look = {"hue_order": list(shades), "style_order": list(shades), "palette": shades, "markers": markers}
+    return look | ({"dashes": dashes} if dashed else {})
 
 
 def names(frame: pd.DataFrame, *within: str, but: str = "") -> pd.Series:
@@ -112,9 +113,6 @@ def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
             save_figure(fig, save, frame, note=note)
         return fig
 
-    known = inspect.signature(draw)
-    kept = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default="") for name in ("title", "save", "note")]
-    drawn.__signature__ = known.replace(parameters=[*known.parameters.values(), *kept])  # what Jupyter shows
     return drawn
 
 

@@ -1,15 +1,15 @@
 """Attention read from an encoder: padding, positive and negative pairs, where attention goes."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 import torch
 
 from lib.analysis import attention
 from lib.checks import EncoderError
+from lib.data import Corpus, load_sts
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, with_pooling
+from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 
 
@@ -68,15 +68,21 @@ def test_layers_beyond_the_backbone_are_refused(encoder):
         attention.attention_of(encoder, ["snow"], (2,))
 
 
-def test_a_table_of_pairs_holds_both_quantities(encoder, sentences):
-    first, second = sentences[:5], sentences[5:10]
-    groups = {"same": (first, first), "different": (first, second)}
-    table = attention.pair_table({"one": encoder}, groups, layers=(0, 1))
-    assert table.groupby("group", sort=False).size().to_dict() == {"same": 5, "different": 5}
-    different = table[table.group == "different"]
-    np.testing.assert_array_equal(different.cosine, attention.pair_cosine(encoder, first, second))
-    information = attention.pair_information(encoder, first, second, layers=(0, 1))
-    np.testing.assert_array_equal(different.information, information)
+def test_the_pairs_of_the_figures(encoder, sentences, tmp_path):
+    dev, texts = load_sts(tmp_path, "demo", "dev"), Corpus("toy", [sentences[:60]])
+    how = {"layers": (0, 1), "slicing": "layer_parity"}
+    found = attention.figure_pairs(encoder, texts, dev, **how, pairs=5, gold=50)
+    assert list(found) == ["table", "metric", "group", "item", "x", "y"]
+    (five, pairs), (seven, gold) = found.groupby("table")
+    assert (five, seven) == ("Figure 5", "Figure 7") and pairs.item.tolist() == 2 * [0, 1, 2, 3, 4]
+    first = list(texts.sample(5, seed=0).columns[0])
+    for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
+        part = pairs[pairs.group == group]
+        np.testing.assert_array_equal(part.x, attention.pair_information(encoder, first, second, **how))
+        np.testing.assert_array_equal(part.y, attention.pair_cosine(encoder, first, second))
+    assert gold.x.tolist() == dev.gold[::3].tolist()
+    expected = cosine(encoder.encode(dev.sentences1[3:4]), encoder.encode(dev.sentences2[3:4]))
+    assert gold.y.iloc[1] == pytest.approx(expected[0], abs=1e-5)
 
 
 def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
@@ -128,7 +134,7 @@ def test_an_empty_sentence_has_no_final_punctuation(encoder):
 
 def test_cls_energies_are_those_of_the_context_tensor_or_of_the_layer_output_of_each_sentence(encoder, sentences):
     """Eq. 9: attention times values, all heads side by side, before anything else is done to it."""
-    expected = {name: np.zeros(2) for name in attention.ENERGY_READINGS}
+    expected = {"context tensor": np.zeros(2), "layer output": np.zeros(2)}
     for text in sentences[:7]:
         for at, (heads, hidden) in enumerate(zip(*by_sentence(encoder, text)[:2], strict=True)):
             layer = encoder.backbone.encoder.layer[at]
@@ -136,15 +142,14 @@ def test_cls_energies_are_those_of_the_context_tensor_or_of_the_layer_output_of_
             context = torch.cat([a @ v for a, v in zip(heads, values, strict=True)], -1)
             attended = layer.attention.output(context, hidden)
             output = layer.output(layer.intermediate(attended), attended).detach()
-            for name, state in zip(attention.ENERGY_READINGS, (context, output), strict=True):
+            for name, state in zip(expected, (context, output), strict=True):
                 expected[name][at] += float(state[0].norm() / state[1:].norm()) / 7
-    for name, batch_tokens in product(attention.ENERGY_READINGS, (12, 2048)):
-        energies = attention.cls_energies(encoder.train(), sentences[:7], reading=name, batch_tokens=batch_tokens)
-        np.testing.assert_allclose(energies, expected[name], rtol=1e-5)
-        assert list(energies.index) == [1, 2] and encoder.training
-        encoder.eval()
-    with pytest.raises(ValueError, match="choose one of context tensor, layer output"):
-        attention.cls_energies(encoder, sentences[:1], reading="output")
+    for batch_tokens in (12, 2048):
+        energies = attention.cls_energies(encoder.train(), sentences[:7], batch_tokens=batch_tokens)
+        assert encoder.training and set(energies.metric) == {"cls energy"} and set(energies.group) == set(expected)
+        for name, part in energies.groupby("group"):
+            assert part.layer.tolist() == [1, 2]
+            np.testing.assert_allclose(part.value, expected[name], rtol=1e-5)
 
 
 def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentences):
@@ -168,14 +173,6 @@ def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, t
     assert list(frame.encoder.unique()) == ["other"] and tokens[0] == "<s>" and list(frame.layer.unique()) == [1, 2]
 
 
-def test_energy_rows_are_the_energies_by_both_readings(encoder, sentences):
-    rows = attention.energy_rows(encoder, sentences[:2])
-    assert list(rows.group.unique()) == list(attention.ENERGY_READINGS) and set(rows.metric) == {"cls energy"}
-    for reading, part in rows.groupby("group"):
-        one = attention.cls_energies(encoder, sentences[:2], reading=reading)
-        assert list(part.layer) == [1, 2] and np.allclose(part.value, one)
-
-
 def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
     roberta = SentenceEncoder.from_pretrained(tiny_roberta, pooling="first_last_mean")
     both = EncoderSum([with_pooling(encoder, "mean"), roberta])
@@ -195,13 +192,3 @@ def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(enc
     table = attention.row_differences(encoder, sentences[:3])
     each = [attention.row_differences(encoder, [sentence]) for sentence in sentences[:3]]
     assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [1, 2]
-
-
-def test_the_spread_of_the_log_attention_is_a_mean_over_sentences(encoder, sentences):
-    spread = attention.log_attention_spread(encoder, sentences[:2])
-    assert spread.layer.tolist() == [1, 2] and set(spread.metric) == {"log attention deviation"}
-    each = [
-        attention.joint_log_attention({"": encoder}, sentence, layers=range(2), heads=2).groupby("layer").view1.std()
-        for sentence in sentences[:2]
-    ]
-    assert np.allclose(spread.value, sum(each) / 2) and (spread.value > 0).all() and not np.allclose(*each)

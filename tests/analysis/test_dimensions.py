@@ -5,11 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from lib.analysis.dimensions import agreement, scales_at_start, term_history, term_scales, toy_correlations, toy_views
+from lib.analysis.dimensions import agreement, scales_at_start, term_history, term_scales
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.losses import dimension_contrast, info_nce
-from lib.losses.dimension_contrast import cross_correlation
 from tests.methods.test_contract import configure, prepare
 
 
@@ -38,24 +37,6 @@ def test_values_and_gradients_are_those_of_the_losses(tiny_bert, sentences):
     whole, share = (frame.loc[f"L_ICM, {how} over the tokens"] for how in ("sum", "mean"))
     assert whole.value == pytest.approx(words * share.value, rel=1e-4)
     assert whole["gradient at h"] == pytest.approx(words * share["gradient at h"], rel=1e-3)
-
-
-def test_toy_views_leak_and_disagree_as_they_are_told():
-    matrices = {name: cross_correlation(*views) for name, views in toy_views(leak=0.9, noise=1.5).items()}
-    clean, leaking, noisy = (matrices[name] for name in ("each for itself", "1 leaks into 2", "views disagree"))
-    assert clean.diagonal().min() > 0.95 and (clean - torch.diag(clean.diagonal())).abs().max() < 0.2
-    assert leaking[0, 1] > 0.5 and leaking[2, 3].abs() < 0.2 and noisy.diagonal().max() < 0.7
-    alike = toy_views(leak=0.0, noise=0.2)["1 leaks into 2"][0]
-    assert torch.equal(alike, toy_views(leak=0.0, noise=0.2)["each for itself"][0])
-
-
-def test_their_correlations_have_no_sign_and_stand_with_the_loss_of_the_case():
-    found = toy_correlations(leak=0.9, noise=1.5)
-    (name, case), *_ = found.groupby("encoder", sort=False)
-    views = toy_views(leak=0.9, noise=1.5)["each for itself"]
-    assert name == f"each for itself: L_DCM = {dimension_contrast(*views, reduce='sum'):.1f}" and len(found) == 3 * 16
-    matrix = case.pivot(index="row", columns="column", values="value").to_numpy()
-    np.testing.assert_allclose(matrix, cross_correlation(*views).abs(), atol=1e-6)
 
 
 def test_terms_before_the_first_step_have_weight_one(tiny_bert, corpus_file):
