@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,19 +13,15 @@ import yaml
 from accelerate.utils import set_seed
 
 from lib import paths, session
-from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
-from lib.progress import is_wanted
 from lib.runs.card import CARD, model_card
 from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
-
-FILES = {"config.yaml", "metrics.json", "provenance.json", "history.csv", "encoder", "results"}  # of a run
 
 
 def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
@@ -54,13 +48,12 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
         shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished
-        _name_other_commit(stored, environment["commit"])
         return stored
     check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
     group = processes()
     if group.is_main_process:
         warn_if_slow(config)
-        _check_place(stored.folder)
+        paths.check_writable(stored.folder.parent)
     waiting = f"another process is at work on run {stored.id}: waiting for it."
     with paths.locked(working, waiting=waiting) if group.is_main_process else nullcontext():
         if group.is_main_process:
@@ -73,13 +66,6 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored
-
-
-def _name_other_commit(stored: Run, commit: str) -> None:
-    trained_at = stored.provenance.get("commit")
-    if is_wanted() and processes().is_main_process and trained_at != commit:
-        again = "delete its folder to train it again with the present code."
-        print(f"run {stored.id} was trained at commit {trained_at}; {again}", file=sys.stderr)
 
 
 def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) -> tuple[Method, Trained]:
@@ -117,13 +103,3 @@ def _finish(
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)
         (path / "encoder" / CARD).write_text(model_card(Run(path), name=folder.name), encoding="utf8")
-
-
-def _check_place(folder: Path) -> None:
-    """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained,
-    or lies in what is left of it."""
-    paths.check_writable(folder.parent)
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise DataError(f"{folder} is in the way of the run of this name: move it.")
-    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in FILES):
-        raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")
