@@ -7,6 +7,7 @@ provenance of their runs stands once, in runs.json beside them.
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -127,11 +128,12 @@ def _published(path: Path, shape: str) -> pd.DataFrame:
 def _read(path: Path, shape: str, version: tuple[int, ...]) -> pd.DataFrame:
     """Raises DataError with the name of the file."""
     try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf8")
-        if list(frame) != SHAPES[shape] or frame.isna().any(axis=None):  # a cell that is missing, not one that is empty
-            raise ValueError(f"a line, or the head, has not the columns of {shape}")
-        return _typed(frame)
-    except ValueError as error:  # pandas' among them
+        with path.open(encoding="utf8", newline="") as file:
+            lines = list(csv.reader(file))
+        if lines[:1] != [SHAPES[shape]] or {*map(len, lines)} != {len(lines[0])}:
+            raise ValueError(f"not every line has the columns of {shape}")
+        return _typed(pd.DataFrame(lines[1:], columns=lines[0]))
+    except ValueError as error:  # such as a text where a number is expected
         message = f"{path} is damaged ({error}): restore the file from git, or delete it and publish again."
         raise DataError(message) from error
 

@@ -84,14 +84,12 @@ def _scores(run: Run) -> pd.DataFrame:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """Parameters and arguments of the method; of encoders, corpora and files the name alone."""
+    """Parameters and arguments of the method; of encoders and files the name alone."""
     config, needs = run.config, run.config.needs
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_SHOWN}
     values |= config.method_arguments
     values |= {name: encoder_name(value) for name, value in (needs.encoders | needs.generators).items()}
-    values |= {name: Path(file).name for name, file in needs.texts.items()}
-    values["augmentation"] = re.sub(r"[^(,\s]*[/\\]", "", values["augmentation"])  # of models in it
-    return values
+    return {name: re.sub(r"[^(,\s]*[/\\]", "", str(value)) for name, value in values.items()}
 
 
 def _about(method: str) -> str:

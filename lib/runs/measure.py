@@ -53,13 +53,9 @@ def load_tasks(kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> l
         DataError: data that are missing or truncated, or cannot be fetched.
     """
     check_choice("the kind of tasks", kind, KINDS)
-    _check_once(f"{kind} tasks", names)
-    return KINDS[kind](names, data_dir, **how)
-
-
-def _check_once(what: str, names: Sequence[Any]) -> None:
     if len(set(names)) < len(names):
-        raise ConfigError(f"{what} {list(names)}: name each of them once.")
+        raise ConfigError(f"{kind} tasks {list(names)}: name each of them once.")
+    return KINDS[kind](names, data_dir, **how)
 
 
 def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -103,8 +99,6 @@ def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 
 def _clusters(names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> list[Evaluation]:
     """clusters: k of K-Means; 0 is the number of labels."""
-    _check_once("clusters", clusters)
-    check_range("the number of clusters", len(clusters), 1)
     tasks = [load_labelled(data_dir, name) for name in names]
     for task in tasks:
         for k in filter(None, clusters):

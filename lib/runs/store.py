@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pandas as pd
 import yaml
 
 from lib import paths
-from lib.checks import DataError, refusal
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -45,7 +44,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return yaml.safe_load(self._text("config.yaml"))
+        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -65,14 +64,7 @@ class Run:
     @cached_property
     def history(self) -> pd.DataFrame:
         """One row per step, see lib.training.Trained."""
-        return pd.read_csv(io.StringIO(self._text("history.csv")))
-
-    def _text(self, name: str) -> str:
-        """Raises DataError when the file is gone or closed."""
-        try:
-            return (self.folder / name).read_text(encoding="utf8")
-        except OSError as error:
-            raise DataError(refusal(error)) from error
+        return pd.read_csv(self.folder / "history.csv")
 
     @cached_property
     def settings(self) -> dict[str, Any]:
