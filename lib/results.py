@@ -76,9 +76,10 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     else:
         own = own[own.profile == profile]
     keys = [name for name in SHAPES[shape] if name not in MEASURED]
-    both = pd.concat([own.drop_duplicates(keys, keep="last"), public], ignore_index=True)
-    is_public = both.merge(public[keys].assign(public=True).drop_duplicates(), on=keys, how="left").public.notna()
-    both["source"] = both.profile.where(is_public.to_numpy(), "this run, " + both.profile)
+    own = own.drop_duplicates(keys, keep="last")
+    both = pd.concat([own, public], ignore_index=True)
+    is_public = both.duplicated(keys, keep=False) | (both.index >= len(own))
+    both["source"] = both.profile.where(is_public, "this run, " + both.profile)
     both = both.drop_duplicates(keys)
     own_first = both.source.str.startswith("this run")
     return pd.concat([both[own_first], both[~own_first]], ignore_index=True)

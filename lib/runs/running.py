@@ -19,7 +19,7 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -90,7 +90,7 @@ def _finish(
         provenance = {
             "corpus": prepared.corpus.name,
             "rows": len(prepared.corpus),
-            "backbone": prepared.backbone,
+            "backbone": encoder_name(config.backbone),
             "checksums": prepared.checksums,
             "seconds": round(trained.progress.seconds, 3),
             "dev_seconds": round(trained.progress.dev_seconds, 3),

@@ -141,6 +141,7 @@ def test_emulated_bf16_is_told(config, monkeypatch, capsys):
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
         ({"method": "micse"}, ConfigError, "beyond the 2 layers"),
         ({"corpus": "demo-triples", "augmentation": "shuffle"}, ConfigError, "needs plain sentences"),
+        ({"method": "jtcse", "cross_attention_layers": 5}, ConfigError, "does not divide the 2 layers"),
     ],
 )
 def test_preflight_names_what_is_wrong(config, monkeypatch, change, error, words):
