@@ -76,13 +76,13 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     else:
         own = own[own.profile == profile]
     keys = [name for name in SHAPES[shape] if name not in MEASURED]
-    both = pd.concat([own.drop_duplicates(keys, keep="last"), public], ignore_index=True)
-    is_public = both.merge(public[keys].assign(public=True).drop_duplicates(), on=keys, how="left").public.notna()
-    both["source"] = both.profile.where(is_public.to_numpy(), "this run, " + both.profile)
+    own = own.drop_duplicates(keys, keep="last")
+    both = pd.concat([own, public], ignore_index=True)
+    is_public = both.duplicated(keys, keep=False) | (both.index >= len(own))
+    both["source"] = both.profile.where(is_public, "this run, " + both.profile)
     both = both.drop_duplicates(keys)
-    return both.sort_values(
-        "source", key=lambda names: ~names.str.startswith("this run"), kind="stable", ignore_index=True
-    )
+    own_first = both.source.str.startswith("this run")
+    return pd.concat([both[own_first], both[~own_first]], ignore_index=True)
 
 
 def _files(profile: str | None, shape: str) -> list[Path]:
@@ -127,28 +127,16 @@ def _published(path: Path, shape: str) -> pd.DataFrame:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, shape: str, version: tuple[int, ...]) -> pd.DataFrame:
-    """Raises DataError with the name of the file, and the column or line."""
-    restore = "restore the file from git, or delete it and publish again."
-    with path.open(encoding="utf8", newline="") as file:
-        lines = csv.reader(file)
-        names = next(lines, [])
-        if names != SHAPES[shape]:
-            wrong = sorted({*names} ^ {*SHAPES[shape]}) or ["order"]
-            raise DataError(
-                f"{path} has not the columns of {shape} ({', '.join(wrong)} is unknown or missing): {restore}"
-            )
-        cells = []
-        for line in lines:
-            try:
-                [
-                    float(cell)
-                    for name, cell in zip(names, line, strict=True)
-                    if name in MEASURED or (name in WHOLE and cell)
-                ]
-            except ValueError as error:
-                raise DataError(f"{path}, line {lines.line_num}, is damaged ({error}): {restore}") from error
-            cells.append(line)
-    return _typed(pd.DataFrame(cells, columns=names))
+    """Raises DataError with the name of the file."""
+    try:
+        with path.open(encoding="utf8", newline="") as file:
+            lines = list(csv.reader(file))
+        if lines[:1] != [SHAPES[shape]] or {*map(len, lines)} != {len(lines[0])}:
+            raise ValueError(f"not every line has the columns of {shape}")
+        return _typed(pd.DataFrame(lines[1:], columns=lines[0]))
+    except ValueError as error:  # such as a text where a number is expected
+        message = f"{path} is damaged ({error}): restore the file from git, or delete it and publish again."
+        raise DataError(message) from error
 
 
 def add(frame: pd.DataFrame, run: Any = None, *, publish: bool = False, **labels: Any) -> pd.DataFrame:
@@ -182,11 +170,8 @@ def add(frame: pd.DataFrame, run: Any = None, *, publish: bool = False, **labels
 def _conditions(run: Any) -> dict[str, Any]:
     config, provenance = run.config, run.provenance
     known = {"method": config.method, "backbone": run.labels["backbone"], "pooling": config.pooling}
-    known |= {
-        "sentences": provenance["rows"],
-        "precision": config.precision,
-        "device": provenance.get("device", "").split(",")[0],
-    }
+    known |= {"sentences": provenance["rows"], "precision": config.precision}
+    known |= {"device": provenance.get("device", "").split(",")[0]}
     return known | {"profile": config.profile, "seed": str(config.seed), "run_id": run.id}
 
 
@@ -215,27 +200,20 @@ def _publish(frame: pd.DataFrame, shape: str, keys: Sequence[str], run: Any) -> 
         if run is not None:
             earlier = runs.get(run.id)
             known = [*earlier.get("also", []), earlier] if earlier else []
-            also = [  # the same run on other machines
-                {name: one[name] for name in ("device", "commit", "versions", "finished")}
-                for one in known
-                if one["device"] != run.provenance["device"]
-            ]
+            elsewhere = [one for one in known if one["device"] != run.provenance["device"]]
+            also = [{name: one[name] for name in ("device", "commit", "versions", "finished")} for one in elsewhere]
             runs[run.id] = run.provenance | {"settings": run.settings} | ({"also": also} if also else {})
         public = _published(path, shape) if path.is_file() else frame[:0]
         both = pd.concat([public, frame], ignore_index=True)
-        same = [
-            name for name in keys if name not in ("precision", "device")
-        ]  # measured again elsewhere, a row is replaced
+        same = [name for name in keys if name not in ("precision", "device")]  # measured elsewhere, a row is replaced
         both = both.groupby(same, sort=False, as_index=False, dropna=False).last()[SHAPES[shape]]
         _check_settings(both, frame, runs)
         with paths.whole_file(path) as new:
             both.to_csv(new, index=False, lineterminator="\n")
         with paths.whole_file(beside) as new:
-            lines = [
-                f"{json.dumps(name)}: {json.dumps(runs[name], ensure_ascii=False, sort_keys=True)}"
-                for name in sorted(runs)
-            ]
-            new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf8", newline="\n")
+            parts = {name: json.dumps(runs[name], ensure_ascii=False, sort_keys=True) for name in sorted(runs)}
+            text = ",\n".join(f"{json.dumps(name)}: {part}" for name, part in parts.items())
+            new.write_text(f"{{\n{text}\n}}\n", encoding="utf8", newline="\n")
 
 
 def _check_settings(both: pd.DataFrame, new: pd.DataFrame, runs: Mapping[str, Any]) -> None:
@@ -243,7 +221,8 @@ def _check_settings(both: pd.DataFrame, new: pd.DataFrame, runs: Mapping[str, An
     for who, part in both.merge(new[CONDITIONS].drop_duplicates()).groupby(CONDITIONS, dropna=False):
         known = [runs[name]["settings"] for name in {*part.run_id} if runs.get(name, {}).get("settings")]
         for name in sorted(set().union(*known)):
-            if len(values := {json.dumps(one[name], sort_keys=True) for one in known if name in one}) > 1:
+            values = {json.dumps(one[name], sort_keys=True) for one in known if name in one}
+            if len(values) > 1:
                 raise DataError(
                     f"the rows {', '.join(filter(None, map(str, who[:4])))} would come from runs with different {name} ("
                     f"{' and '.join(sorted(values))}): measure every seed again with the same settings, or delete these rows."
@@ -313,7 +292,7 @@ def gains(rows: pd.DataFrame, over: pd.DataFrame, *, free: Sequence[str] = ()) -
 
 
 def compare(
-    rows: pd.DataFrame, over: str | Mapping[str, Any], by: Sequence[str] = ("method",), *, holm: bool = False
+    rows: pd.DataFrame, over: str | Mapping[str, Any], by: Sequence[str] = ("method",), *, holm: str = ""
 ) -> pd.DataFrame:
     """Mean and deviation over seeds, and the gain over a method with the same seeds under the same conditions.
 
@@ -322,7 +301,8 @@ def compare(
     Args:
         over: a method, or columns and values that select the rows to compare with; in these the two sides may differ.
         by: columns that tell rows apart, `method` among them; equal in both sides but for `method` and those of `over`.
-        holm: widen the intervals for the number of contrasts of this table (Holm 1979: the k-th smallest p of m at 5 % / (m - k + 1)).
+        holm: one of `by`: widen the intervals for the number of contrasts that share its value (Holm 1979: the k-th smallest
+            p of m at 5 % / (m - k + 1)).
 
     Returns:
         Index `by`: mean, sd, seeds (of the pairs where there is a gain), gain, low, high, tasks ("5 of 7" gain).
@@ -347,9 +327,11 @@ def compare(
             gained = gains(part, base, free=free)
             if gained.size:
                 paired[key] = gained
-    alpha = _levels({key: gained.mean(axis=1) for key, gained in paired.items()}) if holm else {}
+    means, alpha = {key: gained.mean(axis=1) for key, gained in paired.items()}, {}
+    for value in rows[holm].unique() if holm else ():
+        alpha |= _levels({key: each for key, each in means.items() if key[by.index(holm)] == value})
     for key, gained in paired.items():
-        each = gained.mean(axis=1)
+        each = means[key]
         low, high = interval(each, level=1 - alpha.get(key, 0.05))
         number = f"{(gained.mean() > 0).sum()} of {gained.shape[1]}" if gained.shape[1] > 1 else ""
         lines[key] |= {"gain": each.mean(), "low": low, "high": high, "tasks": number, "seeds": len(each)}
@@ -383,13 +365,10 @@ def floors(
     """
     found = rows(task=task, split=split) if found is None else _select(found, {"task": task, "split": split})
     known = found[(found.method == "untuned") & (found.metric == "spearman") & (found.aggregation == "all")]
-    wanted = 1 if isinstance(task, str) else len(task)
-    known = (
-        known.drop_duplicates(["backbone", "pooling", "task"])
-        .groupby(["backbone", "pooling"])
-        .value.agg(["mean", "size"])
-    )
-    known = known[known["size"] == wanted].reset_index().assign(name=lambda frame: "untuned, " + frame.pooling)
+    readings = known.drop_duplicates(["backbone", "pooling", "task"]).groupby(["backbone", "pooling"])
+    known = readings.value.agg(["mean", "size"]).reset_index()
+    known = known[known["size"] == (1 if isinstance(task, str) else len(task))]
+    known = known.assign(name="untuned, " + known.pooling)
     words = known[known.backbone.isin(MADE_FROM)].assign(name="word vectors, untrained")
     both = pd.concat([known, words.assign(backbone=words.backbone.map(MADE_FROM))]).rename(columns={"mean": "value"})
     best = both.sort_values("value").drop_duplicates("backbone", keep="last")
@@ -426,11 +405,7 @@ def verdict(compared: pd.DataFrame, *, sign: int = 1, floors: pd.DataFrame | Non
     if not len(judged):
         return ONE_RUN
     low, high = (judged.low, judged.high) if sign > 0 else (-judged.high, -judged.low)
-    floor = (
-        judged.backbone.map(floors.set_index("backbone").value)
-        if floors is not None
-        else pd.Series(np.nan, judged.index)
-    )
+    floor = np.nan if floors is None else judged.backbone.map(floors.set_index("backbone").value)
     holds = ((low > 0) & ~(judged["mean"] <= floor)).sum()
     if holds:
         return HOLDS if holds > 1 and holds == len(compared) else ON_ONE

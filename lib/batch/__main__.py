@@ -96,7 +96,7 @@ def _parser() -> ArgumentParser:
     run.add_argument("-y", dest="texts", metavar="YAML", **several, help="parameters as YAML, wins over -f")
     run.add_argument("-p", dest="assignments", metavar="NAME=VALUE", **several, help="wins over -f and -y")
     run.add_argument("-o", dest="output", metavar="OUT.ipynb", type=Path, help="the executed notebook")
-    run.add_argument("--dry-run", action="store_true", help="check, and list the runs and the expected time")
+    run.add_argument("--dry-run", action="store_true", help="check, and list the runs")
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")

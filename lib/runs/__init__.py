@@ -2,7 +2,7 @@
 
 from lib.runs.card import export
 from lib.runs.measure import parts, projected_dev
-from lib.runs.named import find_run, open_encoder, open_encoders
+from lib.runs.named import find_run, open_encoders
 from lib.runs.plan import Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
@@ -10,6 +10,6 @@ from lib.runs.store import Run
 from lib.runs.trials import Best, Made, Trial, made_from_text, sweep
 
 __all__ = [
-    "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoder", "open_encoders", "parts", "preflight", "prepare",
+    "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoders", "parts", "preflight", "prepare",
     "projected_dev", "run", "sweep",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 
 from lib import paths
 from lib.checks import EncoderError
@@ -24,11 +24,6 @@ from lib.runs.store import Run, read_rows
 CARD = "README.md"
 TEMPLATE = paths.root() / "lib" / "assets" / "model_card.md.j2"
 NOT_SHOWN = {"profile", "data_dir", "corpus", "backbone", "method", "method_arguments"}  # places, or said elsewhere
-TASK_TYPES = {  # metric -> kind of task, as mteb calls it in model cards
-    "spearman": "STS", "cosine": "STS", "cosine_spearman": "STS", "accuracy": "Classification",
-    "ndcg": "Retrieval", "map": "Retrieval", "mrr": "Retrieval", "recall": "Retrieval",
-    "v_measure": "Clustering", "ari": "Clustering", "silhouette": "Clustering",
-}  # fmt: skip
 
 
 def export(run: Run, folder: str | os.PathLike) -> Path:
@@ -54,19 +49,15 @@ def model_card(run: Run, name: str = "") -> str:
 
     name: of the run, where its folder has another one for the moment.
     """
-    config, scores, backbone = run.config, _scores(run), run.labels["backbone"]
-    hub_name, known = _origin(config.backbone)
+    config, backbone, modules = run.config, run.labels["backbone"], run.folder / "encoder" / "modules.json"
     title = f"{config.method} from {backbone}"
     data = ModelCardData(
-        **known,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", "feature-extraction", *config.spec.names],
-        base_model=hub_name,
+        base_model=_hub_name(config.backbone),
         model_name=title,
-        eval_results=[_result(row) for row in scores.itertuples() if row.task != "Avg."] or None,
     )
-    modules = run.folder / "encoder" / "modules.json"
     card = ModelCard.from_template(
         data,
         template_path=str(TEMPLATE),
@@ -76,7 +67,7 @@ def model_card(run: Run, name: str = "") -> str:
         provenance=run.provenance,
         metrics=run.metrics,
         dev_task=config.dev_task,
-        scores=scores,
+        scores=_scores(run),
         methods={method: _about(method) for method in config.spec.names},
         settings=_settings(run),
         is_standard=modules.is_file() and "lib." not in modules.read_text(encoding="utf8"),
@@ -92,28 +83,13 @@ def _scores(run: Run) -> pd.DataFrame:
     return scores.dropna(subset="value").drop_duplicates(RESULT_COLUMNS[:-1]).round({"value": 2})
 
 
-def _result(row: Any) -> EvalResult:
-    return EvalResult(
-        task_type=TASK_TYPES.get(row.metric.partition("@")[0], "Other"),
-        dataset_type=row.task,
-        dataset_name=f"{row.task} {row.split}",
-        dataset_split=row.split,
-        metric_type=row.metric,
-        metric_name=f"{row.metric} x 100, {row.protocol}, aggregation {row.aggregation}",
-        metric_value=float(row.value),
-    )
-
-
 def _settings(run: Run) -> dict[str, Any]:
-    """Parameters and arguments of the method; of encoders, corpora and files the name alone."""
+    """Parameters and arguments of the method; of encoders and files the name alone."""
     config, needs = run.config, run.config.needs
-    values = {
-        name: value for name, value in config.as_dict().items() if name not in NOT_SHOWN
-    } | config.method_arguments
+    values = {name: value for name, value in config.as_dict().items() if name not in NOT_SHOWN}
+    values |= config.method_arguments
     values |= {name: encoder_name(value) for name, value in (needs.encoders | needs.generators).items()}
-    values |= {name: Path(file).name for name, file in needs.texts.items()}
-    values["augmentation"] = re.sub(r"[^(,\s]*[/\\]", "", values["augmentation"])  # of models in it
-    return values
+    return {name: re.sub(r"[^(,\s]*[/\\]", "", str(value)) for name, value in values.items()}
 
 
 def _about(method: str) -> str:
@@ -121,15 +97,10 @@ def _about(method: str) -> str:
     return " ".join((inspect.getdoc(sys.modules[REGISTRY[method].__module__]) or "").split("\n\n")[0].split())
 
 
-def _origin(backbone: str) -> tuple[str | None, dict[str, Any]]:
-    """The hub's name of a backbone, None for a folder; and `license` and `language`, where its card is here and has them."""
+def _hub_name(backbone: str) -> str | None:
+    """None for a folder, also one that is gone by now."""
     try:
         source, is_local = locate(backbone)
-    except EncoderError:  # its folder is gone by now
-        return None, {}
-    try:
-        known = ModelCard.load(paths.model_folder(source) / CARD, ignore_metadata_errors=True).data.to_dict()
-    except Exception:  # none, or somebody else's file, which may hold anything and must cost no run
-        known = {}
-    names = {name: value for name in ("license", "language") if isinstance(value := known.get(name), str | list)}
-    return None if is_local else source, names
+    except EncoderError:
+        return None
+    return None if is_local else source

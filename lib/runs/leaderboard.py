@@ -4,7 +4,7 @@ measured and what was not, and what a method costs."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -54,11 +54,6 @@ KINDS: dict[str, dict[str, Any]] = {
 CONDITIONS = "source backbone pooling sentences paper settings".split()  # rows that agree in these can be compared
 
 
-def source(profile: str) -> str:
-    """The profile whose rows a notebook shows: its own; the demo, whose numbers are no results, shows small."""
-    return "small" if profile == "demo" else profile
-
-
 def main(profile: str, kind: str = "STS") -> pd.DataFrame:
     """Rows of trained METHODS in one of KINDS, with the given or the chosen settings; of STS, those of MAIN. In the order of
     MAIN and METHODS."""
@@ -86,16 +81,11 @@ def gains(found: pd.DataFrame) -> pd.DataFrame:
 def per_seed(found: pd.DataFrame) -> pd.DataFrame:
     """`value`, the mean of every seed over its tasks, and `gain`, how much more that is than SimCSE's, with the columns of
     `gains` that say whose; seeds that SimCSE lacks are left out."""
-    each = results.averages(found)
-    both = _over_simcse(each, [*CONDITIONS, "seed"])
+    each, same = results.averages(found), [*CONDITIONS, "seed"]
+    base = each[each.method == "SimCSE"].drop_duplicates(same)[[*same, "value"]]
+    both = each.merge(base, on=same, suffixes=("", " of SimCSE"))
+    both = both.assign(gain=both.value - both["value of SimCSE"])
     return _named(both[[*CONDITIONS, "method", "seed", "value", "gain"]])
-
-
-def _over_simcse(frame: pd.DataFrame, same: list[str]) -> pd.DataFrame:
-    """With `gain`, the value minus that of SimCSE in the row with the same columns `same`; rows without one are left out."""
-    base = frame[frame.method == "SimCSE"].drop_duplicates(same)[[*same, "value"]]
-    both = frame.merge(base, on=same, suffixes=("", " of SimCSE"))
-    return both.assign(gain=both.value - both["value of SimCSE"])
 
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
@@ -107,24 +97,6 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _reading(pooling: str) -> str:
     return "" if pooling == "cls" else f", {pooling}"
-
-
-def over_untrained(profile: str, backbone: str) -> pd.DataFrame:
-    """What training with the given settings does to an encoder, against the same reading of it as it is.
-
-    Returns:
-        By reading, sentences and method: see `results.compare`, of STS; the change of SICK-R alone, and of transfer (NaN
-        where it was not measured).
-    """
-    by, compared = ["pooling", "sentences", "method"], {}
-    asked = {"STS": KINDS["STS"], "SICK-R": KINDS["STS"] | {"task": "SICK-R"}, "transfer": KINDS["transfer"]}
-    for name, filters in asked.items():
-        some = results.rows(profile, backbone=backbone, method=["untuned", *METHODS], settings="given", **filters)
-        some = some.drop_duplicates(["method", "pooling", "sentences", "seed", "task"])  # of two papers
-        compared[name] = results.compare(some, "untuned", by)
-    table = compared["STS"].assign(**{name: compared[name].gain for name in ("SICK-R", "transfer")})
-    table = table[table.index.get_level_values("method") != "untuned"]
-    return table.sort_index(level=by[:2], sort_remaining=False)
 
 
 def beside(profile: str, kind: str) -> pd.DataFrame:
@@ -146,27 +118,6 @@ def beside(profile: str, kind: str) -> pd.DataFrame:
 
 def _clusters(rows: pd.DataFrame) -> pd.Series:
     return rows.protocol.str.extract(r"(, k \d+)", expand=False).fillna("")
-
-
-def geometry(profile: str) -> pd.DataFrame:
-    """Alignment and uniformity (rows of curves) of the untuned encoders, and of METHODS with the given settings after the
-    last step, with the most sentences that a paper's notebook trained on. What several have is that of the first in MAIN."""
-    found = results.rows(profile, shape="curves", metric=["alignment", "uniformity"], method=METHODS, settings="given")
-    found = found.sort_values("paper", key=lambda column: column.map(PLACES.get), kind="stable")
-    start = found[found.step == 0].assign(method="untuned", seed="")
-    last = found[found.step == found.groupby([*CONDITIONS, "method", "seed"]).step.transform("max")]
-    last = last[last.sentences == last.groupby(["backbone", "pooling", "paper"]).sentences.transform("max")]
-    last = last[last.paper == last.groupby(["backbone", "pooling", "method"]).paper.transform("first")]
-    both = pd.concat([start.drop_duplicates(["backbone", "pooling", "metric"]), last])
-    encoder = both.method + both.pooling.map(_reading)
-    return both.assign(encoder=encoder).drop(columns="step")
-
-
-def coverage(profile: str) -> pd.DataFrame:
-    """How many seeds every trained method has, by encoder and number of sentences (rows) and KINDS (columns)."""
-    kinds = {kind: main(profile, kind) for kind in KINDS}
-    seeds = {kind: rows.groupby(["backbone", "sentences", "method"]).seed.nunique() for kind, rows in kinds.items()}
-    return pd.DataFrame(seeds).astype("Int64")
 
 
 # --- Costs ---
@@ -218,32 +169,25 @@ def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEnco
     preflight(config)
 
     def measured(encoder: SentenceEncoder) -> pd.DataFrame:
-        configs = cost_configs(config, encoder.backbone.config.num_hidden_layers)
-        table = _steps(configs, repeats).rename_axis("method").reset_index()
+        lines, shared, peer = [], Shared(), None
+        for name, one in cost_configs(config, encoder.backbone.config.num_hidden_layers).items():
+            corpus, fresh, _ = load(one, shared)
+            torch.manual_seed(one.seed)
+            method = one.spec.build(copy.deepcopy(fresh), one.method_arguments)  # which may change its encoder
+            tokens = tokenize_corpus(corpus, fresh, max_length=one.max_length)
+            tokens = replace(tokens, extra=method.row_data(corpus, one.max_length))
+            batch = tokens.batch(range(one.batch_size)).to(fresh.device)
+            peer = peer or (method, batch)
+            counts = {"method": name} | cost.training_step(method, batch)
+            counts["time"] = cost.relative_time(method, batch, *peer, rounds=repeats) if lines else 1.0
+            parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
+            search = cost.multiply_accumulates(method.encoder, one.max_length)
+            lines.append(counts | {"search": search, "parameters": parameters})
         labels = {"backbone": encoder_name(config.backbone), "device": session.device_name().split(",")[0]}
         labels |= {"protocol": f"batch {config.batch_size}, {config.max_length} tokens"}
-        return table.melt("method", var_name="metric").assign(**labels)
+        return pd.DataFrame(lines).melt("method", var_name="metric").assign(**labels)
 
     return measured
-
-
-def _steps(configs: Mapping[str, RunConfig], repeats: int) -> pd.DataFrame:
-    """The costs by method, in columns."""
-    lines, shared, peer = {}, Shared(), None
-    for name, config in configs.items():
-        corpus, encoder, _ = load(config, shared)
-        torch.manual_seed(config.seed)
-        method = config.spec.build(copy.deepcopy(encoder), config.method_arguments)  # which may change its encoder
-        tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length)
-        tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
-        batch = tokens.batch(range(config.batch_size)).to(encoder.device)
-        peer = peer or (method, batch)
-        counts = cost.training_step(method, batch)
-        counts["time"] = cost.relative_time(method, batch, *peer, rounds=repeats) if len(lines) else 1.0
-        parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
-        search = cost.multiply_accumulates(method.encoder, config.max_length)
-        lines[name] = counts | {"search": search, "parameters": parameters}
-    return pd.DataFrame(lines).T
 
 
 def costs(rows: pd.DataFrame) -> pd.DataFrame:

@@ -155,15 +155,13 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
         Index backbone, method: what `results.compare` gives, work, and the verdict on all encoders together.
     """
     by, floors = ["backbone", "method"], results.floors()
-    parts = found.groupby("backbone", sort=False)
-    compared = [
-        results.compare(part, "SimCSE", by, holm=True).sort_values("gain", ascending=False) for _, part in parts
-    ]
-    table = _concat(compared, by).reset_index()
-    verdicts = {
-        name: results.verdict(part, floors=floors) for name, part in table.groupby("method") if name != "SimCSE"
-    }
-    table = table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts).fillna(""))
+    table = results.compare(found, "SimCSE", by, holm="backbone").reset_index()
+    order = {name: place for place, name in enumerate(table.backbone.unique())}
+    table = table.sort_values("gain", ascending=False).sort_values(
+        "backbone", key=lambda c: c.map(order), kind="stable"
+    )
+    verdicts = {name: results.verdict(part, floors=floors) for name, part in table.groupby("method")} | {"SimCSE": ""}
+    table = table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts))
     return table.set_index(by)
 
 
@@ -174,28 +172,21 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
     Returns:
         Index backbone, method, over: what `results.compare` gives, and the verdict on all encoders together.
     """
-    frames, by = [], ["backbone", "over", "method"]
-    for _, part in found.groupby("backbone", sort=False):
-        pairs = []
-        for name in [name for name in part.method.unique() if name in table]:
-            passes = min(4, 2 ** round(math.log2(max(1.0, work.get(name, 1.0)))))
-            as_much = LONGER.get(passes, "")
-            for over in dict.fromkeys([*table[name].get("over", []), as_much]):
-                if over in set(part.method) - {name}:
-                    both = part[part.method.isin([name, over])]
-                    is_control = both.method == over
-                    pairs.append(
-                        both.assign(over=f"{name} over {over}", method=both.method.mask(is_control, "control"))
-                    )
-        if pairs:
-            compared = results.compare(pd.concat(pairs), "control", by, holm=True)
-            frames.append(compared.drop("control", level="method"))
-    compared = _concat(frames, by).reset_index()
+    pairs = [found[:0].assign(over="")]
+    for name in [name for name in found.method.unique() if name in table]:
+        passes = min(4, 2 ** round(math.log2(max(1.0, work.get(name, 1.0)))))
+        for over in dict.fromkeys([*table[name].get("over", []), LONGER.get(passes, "")]):
+            both = found[found.method.isin([name, over])]
+            method = both.method.mask(both.method == over, "control")
+            pairs += [both.assign(over=f"{name} over {over}", method=method)] if over != name else []
+    compared = results.compare(
+        pd.concat(pairs), "control", ["backbone", "over", "method"], holm="backbone"
+    ).reset_index()
+    compared = compared[compared.method != "control"].dropna(subset="gain")
     compared["over"] = compared.over.str.split(" over ").str[-1]
-    keys = ["method", "over"]
-    verdicts = {key: results.verdict(part) for key, part in compared.groupby(keys)}
+    verdicts = {key: results.verdict(part) for key, part in compared.groupby(["method", "over"])}
     compared["verdict"] = [verdicts[key] for key in zip(compared.method, compared.over, strict=True)]
-    return compared.set_index(["backbone", *keys])
+    return compared.set_index(["backbone", "method", "over"])
 
 
 def choices(tried: pd.DataFrame) -> pd.DataFrame:
@@ -216,8 +207,3 @@ def choices(tried: pd.DataFrame) -> pd.DataFrame:
         line = dict(zip(by, key, strict=True)) | {"trials": len(means), "chosen": best, "dev": means[best]}
         lines.append(line | {"ahead": means[best] - means.drop(best).max(), "alone": "; ".join(alone)})
     return pd.DataFrame(lines, columns=[*by, "trials", "chosen", "dev", "ahead", "alone"]).set_index(by)
-
-
-def _concat(frames: Sequence[pd.DataFrame], by: Sequence[str]) -> pd.DataFrame:
-    columns = ["mean", "sd", "seeds", "gain", "low", "high", "tasks"]
-    return pd.concat(frames) if frames else pd.DataFrame(columns=[*by, *columns]).set_index(list(by))

@@ -1,4 +1,4 @@
-"""What a plan measures encoders by, beside its runs: tasks read once, scores kept by content, vectors held for sums."""
+"""What a plan measures encoders by, beside its runs: tasks read once, and scores kept by content."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lib import paths
@@ -33,9 +32,6 @@ from lib.runs.store import Run, kept_rows
 
 Encoder = SentenceEncoder | ensemble.EncoderSum
 
-HELD = 3  # encoders whose vectors of the same sentences are held: a sum follows its encoders
-LONGEST_HELD = 50_000  # sentences, more than the seven STS tasks have: 150 MB at 768 dimensions
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -57,13 +53,9 @@ def load_tasks(kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> l
         DataError: data that are missing or truncated, or cannot be fetched.
     """
     check_choice("the kind of tasks", kind, KINDS)
-    _check_once(f"{kind} tasks", names)
-    return KINDS[kind](names, data_dir, **how)
-
-
-def _check_once(what: str, names: Sequence[Any]) -> None:
     if len(set(names)) < len(names):
-        raise ConfigError(f"{what} {list(names)}: name each of them once.")
+        raise ConfigError(f"{kind} tasks {list(names)}: name each of them once.")
+    return KINDS[kind](names, data_dir, **how)
 
 
 def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -107,8 +99,6 @@ def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 
 def _clusters(names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> list[Evaluation]:
     """clusters: k of K-Means; 0 is the number of labels."""
-    _check_once("clusters", clusters)
-    check_range("the number of clusters", len(clusters), 1)
     tasks = [load_labelled(data_dir, name) for name in names]
     for task in tasks:
         for k in filter(None, clusters):
@@ -167,53 +157,23 @@ def projected_dev(run: Run) -> pd.DataFrame:
 # --- Encoders ---
 
 
-class Subject:
-    """A run, or an encoder in memory, that is measured: loaded, and its content read, once and only when needed.
+def scores(of: Run | Encoder, evaluations: Sequence[Evaluation]) -> pd.DataFrame:
+    """RESULT_COLUMNS of several evaluations, each computed once: those of a run are kept in its folder, those of another
+    encoder by its content, in <runs>/scores. A run is loaded only to measure what is not kept."""
+    encoder = cache(of.encoder) if isinstance(of, Run) else lambda: of
+    fingerprint = "" if isinstance(of, Run) or not evaluations else of.fingerprint()
+    frames = []
+    for one in evaluations:
 
-    held: vectors by content of the encoder and of the sentences, the newest last; several subjects share it.
-    """
+        def compute(one: Evaluation = one) -> pd.DataFrame:
+            return one.rows(encoder().encode)
 
-    def __init__(self, of: Run | Encoder, held: dict[tuple[str, str], np.ndarray]) -> None:
-        self.of, self._held = of, held
-
-    @cached_property
-    def encoder(self) -> Encoder:
-        return self.of.encoder() if isinstance(self.of, Run) else self.of
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        return self.encoder.fingerprint()
-
-    @cached_property
-    def _parts(self) -> list[tuple[str, SentenceEncoder]]:
-        return [(part.fingerprint(), part) for part in ensemble.parts(self.encoder)]
-
-    def scores(self, evaluation: Evaluation) -> pd.DataFrame:
-        """RESULT_COLUMNS: those of a run are kept in its folder, others in <runs>/scores."""
-
-        def compute() -> pd.DataFrame:
-            return evaluation.rows(self.encode)
-
-        name, key = evaluation.name, evaluation.key
-        if isinstance(self.of, Run):
-            return self.of.results(name, compute, key=key)
-        digest = hashlib.sha256(json.dumps([FORMAT, self._fingerprint, name, key]).encode()).hexdigest()[:16]
-        return kept_rows(paths.runs() / "scores" / f"{digest}.csv", compute)
-
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """As the encoder's own: a sum takes the vectors of its encoders that are held."""
-        sentences, total = list(sentences), 0.0
-        digest = hashlib.sha256(json.dumps(sentences).encode()).hexdigest()
-        weights = getattr(self.encoder, "weights", [1.0])
-        for weight, (fingerprint, part) in zip(weights, self._parts, strict=True):
-            place = fingerprint, digest
-            vectors = self._held.pop(place) if place in self._held else part.encode(sentences)
-            if len(sentences) <= LONGEST_HELD:
-                self._held[place] = vectors
-            total = total + weight * vectors
-        while len(self._held) > HELD:
-            del self._held[next(iter(self._held))]
-        return total
+        if isinstance(of, Run):
+            frames.append(of.results(one.name, compute, key=one.key))
+        else:
+            digest = hashlib.sha256(json.dumps([FORMAT, fingerprint, one.name, one.key]).encode()).hexdigest()[:16]
+            frames.append(kept_rows(paths.runs() / "scores" / f"{digest}.csv", compute))
+    return pd.concat(frames) if frames else pd.DataFrame(columns=RESULT_COLUMNS)
 
 
 def pooling_of(encoder: Encoder) -> str:
@@ -241,6 +201,6 @@ def parts(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -
             places = {row["method"]: place for place, row in enumerate(rows) if row["seed"] == seed}
             added = [rows[places[method]] for method in methods]
             both = ensemble.EncoderSum([row["encoder"] for row in added])
-            last = max(places[method] for method in methods)  # their vectors are still held when the sum is measured
+            last = max(places[method] for method in methods)
             rows.insert(last + 1, added[0] | {"method": name, "encoder": both})
     return pd.DataFrame(rows, columns=[*done, "encoder"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lib import paths
 from lib.checks import ConfigError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
+from lib.runs.measure import pooling_of
 from lib.runs.prepare import encoder_name
 from lib.runs.store import Run
 
@@ -25,57 +25,38 @@ def find_run(name: str) -> Run | None:
     if len(Path(name).parts) == 1:
         places += [paths.runs() / profile / name for profile in paths.PROFILES]
     places = [place.parent if place.name == "encoder" else place for place in map(Path, map(os.path.realpath, places))]
-    runs = [
-        Run(place) for place in places if (place / "config.yaml").is_file() and not (place / "config.json").exists()
-    ]
-    run = next(iter(runs), None)
+    of_runs = (place for place in places if (place / "config.yaml").is_file() and not (place / "config.json").exists())
+    run = next(map(Run, of_runs), None)
     if run and not run.is_finished:
         raise ConfigError(f"{run.folder} is a run without metrics.json: it was cut or copied in part, train it again.")
     return run
 
 
-def open_encoders(names: Sequence[str], **options: Any) -> dict[str, SentenceEncoder | ensemble.EncoderSum]:
-    """What tables call them -> encoders; see `open_encoder`. Two with one name, such as runs that differ in an argument,
+def open_encoders(names: Sequence[str]) -> dict[str, SentenceEncoder | ensemble.EncoderSum]:
+    """What tables call them -> encoders, in evaluation mode. Two with one name, such as runs that differ in an argument,
     have what was given behind it.
 
+    Args:
+        names: folder of an encoder or of an ensemble, folder or id of a run, hub name, or `demo`; `:mean` behind it chooses
+            one of POOLINGS, else it is what the encoder was saved with, else `cls`.
+
     Raises:
-        ConfigError: no name, or one twice; and as `open_encoder`.
+        ConfigError: no name, or one twice; or a run that was not finished.
+        EncoderError: no such encoder, or it cannot be loaded.
     """
     if not names or len(set(names)) < len(names):
         raise ConfigError(f"encoders {list(names)}: name at least one, and each of them once.")
     opened = {}
     for name in names:
-        called, encoder = open_encoder(name, **options)
-        opened[f"{called}, {name}" if called in opened else called] = encoder
+        place, _, last = name.rpartition(":")
+        place, how = (place, last) if place and last in POOLINGS else (name, None)
+        run = find_run(place)
+        encoder = run.encoder(pooling=how) if run else ensemble.load(place, pooling=how)
+        called = (
+            f"{run.labels['method']}, {run.labels['backbone']}, seed {run.labels['seed']}"
+            if run
+            else encoder_name(place)
+        )
+        called = f"{called} ({pooling_of(encoder)})"
+        opened[f"{called}, {name}" if called in opened else called] = encoder.eval()
     return opened
-
-
-def open_encoder(
-    name: str, *, pooling: str | None = None, **options: Any
-) -> tuple[str, SentenceEncoder | ensemble.EncoderSum]:
-    """What tables call an encoder, and the encoder, in evaluation mode.
-
-    Args:
-        name: folder of an encoder or of an ensemble, folder or id of a run, hub name, or `demo`; `:mean` behind it
-            chooses the pooling.
-        pooling: one of POOLINGS; None takes what the encoder was saved with, else `cls`.
-        options: as in SentenceEncoder.from_pretrained.
-
-    Raises:
-        ConfigError: two poolings, or a run that was not finished.
-        DataError: a run that was cut or changed since.
-        EncoderError: no such encoder, or it cannot be loaded.
-    """
-    place, _, last = name.rpartition(":")
-    if place and last in POOLINGS:
-        if pooling not in (None, last):
-            raise ConfigError(f"{name} asks for the pooling {last}, and another place for {pooling}: keep one of them.")
-        name, pooling = place, last
-    run = find_run(name)
-    if run is None:
-        encoder, called = ensemble.load(name, pooling=pooling, **options), encoder_name(name)
-    else:
-        encoder = run.encoder(pooling=pooling, **options)
-        called = f"{run.labels['method']}, {run.labels['backbone']}, seed {run.labels['seed']}"
-    read = dict.fromkeys(part.pooling for part in ensemble.parts(encoder))
-    return f"{called} ({', '.join(read)})", encoder.eval()

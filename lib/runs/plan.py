@@ -5,23 +5,19 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-import statistics
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from lib import paths, results, session
+from lib import results
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.progress import progress
-from lib.runs.measure import Encoder, Evaluation, Subject, dev_pairs, dev_row, load_tasks, pooling_of
-from lib.runs.prepare import Shared, encoder_name, load, preflight
+from lib.runs.measure import Encoder, Evaluation, dev_pairs, dev_row, load_tasks, pooling_of, scores
+from lib.runs.prepare import Shared, encoder_name, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
 from lib.runs.trials import Best, Made, Trial
@@ -55,7 +51,7 @@ class Plan:
         self._evaluations: dict[str, dict[str, Evaluation]] = {}
         self._finished: dict[str, Run | None] = {}  # None: not in the store
         self._table: pd.DataFrame | None = None  # what `check` gave, until something changes
-        self._shared, self._held = Shared(), {}
+        self._shared = Shared()
 
     def __iter__(self) -> Iterator[Trial]:
         return itertools.chain.from_iterable(self._groups.values())
@@ -122,9 +118,8 @@ class Plan:
         are in the store. Nothing is trained or written.
 
         Returns:
-            Index group; methods, runs, found, to train, and the time expected for these: that of finished runs of the same
-            method, encoder and number of rows on this device, else "unknown". The last row is the sum, in which runs of
-            several groups count once; they are to train in the first.
+            Index group; methods, runs, found and to train. The last row is the sum, in which runs of several groups count
+            once; they are to train in the first.
 
         Raises:
             ConfigError: one sentence saying which run, what is wrong and what to do.
@@ -204,24 +199,22 @@ class Plan:
     def _measured(self, row: Mapping[str, Any], what: str | Callable[[Any], pd.DataFrame], table: str) -> pd.DataFrame:
         done, encoder = row.get("run"), row.get("encoder")
         done = done if isinstance(done, Run) else None  # a frame has NaN where it has none
-        subject = Subject(encoder if isinstance(encoder, Encoder) else done, self._held)
+        of = encoder if isinstance(encoder, Encoder) else done
         labels = {name: row[name] for name in results.CONDITIONS if name in row} | {"paper": self.paper, "table": table}
         first = next((trial.config for trial in self), None)
-        if not isinstance(subject.of, Run):
-            labels = {"pooling": pooling_of(subject.of)} | labels
+        if of is not done:
+            labels = {"pooling": pooling_of(of)} | labels
         if done is None:
             backbone = encoder_name(first.backbone) if first else ""
             labels = {"backbone": backbone, "profile": self.profile} | labels
         if callable(what):
             takes_run = next(iter(inspect.signature(what).parameters)) == "run"
-            frame = what(done if takes_run else subject.encoder)
+            frame = what(done if takes_run else done.encoder() if of is done else of)
         elif what == "dev":
-            config = done.config if done else first
-            frame = dev_row(done) if subject.of is done else subject.scores(dev_pairs(config))
+            frame = dev_row(done) if of is done else scores(of, [dev_pairs(done.config if done else first)])
             frame = frame[frame.aggregation == "all"]
         elif what in self._evaluations:
-            frames = [subject.scores(evaluation) for evaluation in self._evaluations[what].values()]
-            frame = pd.concat(frames) if frames else pd.DataFrame(columns=["value"])
+            frame = scores(of, [*self._evaluations[what].values()])
         else:
             raise ConfigError(
                 f"the plan has no tasks of the kind {what!r}: declare them with plan.tasks in the plan cell."
@@ -253,42 +246,18 @@ class Plan:
         return done and str(done.folder / "encoder")
 
     def _state(self) -> pd.DataFrame:
-        known, missing, rows = _known_seconds(self.profile), {}, []
+        missing, rows = set(), []
         self._finished = {key: done for key, done in self._finished.items() if done}
         for group, trials in self._groups.items():
             found = [trial.key for trial in trials if self._run(trial, train=False)]
-            new = {trial.key: trial for trial in trials if trial.key not in found and trial.key not in missing}
-            missing |= {key: self._expected(trial, known) for key, trial in new.items()}
+            new = {trial.key for trial in trials} - {*found} - missing
+            missing |= new
             methods = ", ".join(dict.fromkeys(trial.config.method for trial in trials))
-            seconds = _clock([missing[key] for key in new])
-            rows.append([group, methods, len(trials), len(found), len(new), seconds])
-        found = {trial.key for trial in self if self._finished[trial.key]}
-        whole = ["all", "", len(found) + len(missing), len(found), len(missing), _clock([*missing.values()])]
-        columns = ["group", "methods", "runs", "found", "to train", "expected"]
+            rows.append([group, methods, len(trials), len(found), len(new)])
+        found = {trial.key for trial in self} - missing
+        whole = ["all", "", len(found) + len(missing), len(found), len(missing)]
+        columns = ["group", "methods", "runs", "found", "to train"]
         return pd.DataFrame([*rows, whole] if rows else [], columns=columns).set_index("group")
-
-    def _expected(self, trial: Trial, known: Mapping[tuple, list[tuple[int, float]]]) -> float | None:
-        config = trial.checked
-        alike = known.get(("-".join(config.spec.names), encoder_name(config.backbone), session.device_name()), [])
-        rows = len(load(config, self._shared)[0]) if alike else 0
-        seconds = [taken for number, taken in alike if number == rows]
-        return statistics.median(seconds) if seconds else None
-
-
-def _known_seconds(profile: str) -> dict[tuple, list[tuple[int, float]]]:
-    """(method, encoder, device) -> rows of the corpus and seconds of each of the finished runs."""
-    known = defaultdict(list)
-    for file in sorted((paths.runs() / profile).glob("*/provenance.json")):
-        with suppress(DataError, KeyError):  # only an expectation depends on it
-            said, method = paths.read_json(file), file.parent.name.rpartition("-")[0]
-            known[method, said["backbone"], said["device"]].append((said["rows"], said["seconds"]))
-    return known
-
-
-def _clock(seconds: Sequence[float | None]) -> str:
-    if None in seconds:
-        return "unknown"
-    return str(timedelta(seconds=round(sum(seconds)))) if seconds else ""
 
 
 def _signs(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,14 +32,13 @@ NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "a
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a run needs, loaded and checked. backbone: what it is called in tables."""
+    """Everything a run needs, loaded and checked."""
 
     id: str
     corpus: Corpus
     encoder: SentenceEncoder
     dev: STSTask | None
     checksums: dict[str, str]
-    backbone: str
 
 
 class Shared(dict):
@@ -113,7 +112,7 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
     for argument, file in config.needs.texts.items():
         lines = exemplars.load_pool(file) if argument == "pool" else exemplars.load_words(file)
         checksums[argument] = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums, encoder_name(config.backbone))
+    return Prepared(run_id(config, checksums), corpus, encoder, dev, checksums)
 
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:

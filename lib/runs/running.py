@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -21,9 +20,8 @@ from lib.data import tokenize_corpus
 from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
-from lib.progress import is_wanted
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, build, check_memory, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare, warn_if_slow
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -54,7 +52,6 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
         shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished
-        _name_other_commit(stored, environment["commit"])
         return stored
     check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
     group = processes()
@@ -75,11 +72,13 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     return stored
 
 
-def _name_other_commit(stored: Run, commit: str) -> None:
-    trained_at = stored.provenance.get("commit")
-    if is_wanted() and processes().is_main_process and trained_at != commit:
-        again = "delete its folder to train it again with the present code."
-        print(f"run {stored.id} was trained at commit {trained_at}; {again}", file=sys.stderr)
+def _check_place(folder: Path) -> None:
+    """Raise DataError where the store cannot be written, or a file of the user's would be lost when the run is trained."""
+    paths.check_writable(folder.parent)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise DataError(f"{folder} is in the way of the run of this name: move it.")
+    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in FILES):
+        raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")
 
 
 def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) -> tuple[Method, Trained]:
@@ -104,7 +103,7 @@ def _finish(
         provenance = {
             "corpus": prepared.corpus.name,
             "rows": len(prepared.corpus),
-            "backbone": prepared.backbone,
+            "backbone": encoder_name(config.backbone),
             "checksums": prepared.checksums,
             "seconds": round(trained.progress.seconds, 3),
             "dev_seconds": round(trained.progress.dev_seconds, 3),
@@ -117,13 +116,3 @@ def _finish(
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)
         (path / "encoder" / CARD).write_text(model_card(Run(path), name=folder.name), encoding="utf8")
-
-
-def _check_place(folder: Path) -> None:
-    """Raise DataError where the store cannot be written, or something else has the name of a run that is to be trained,
-    or lies in what is left of it."""
-    paths.check_writable(folder.parent)
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise DataError(f"{folder} is in the way of the run of this name: move it.")
-    if strangers := sorted(path.name for path in folder.glob("[!.]*") if path.name not in FILES):
-        raise DataError(f"{folder / strangers[0]} lies where a run is to be trained again: move it, it would be lost.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pandas as pd
 import yaml
 
 from lib import paths
-from lib.checks import DataError, refusal
+from lib.checks import DataError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -45,7 +44,7 @@ class Run:
 
     @cached_property
     def _stored_config(self) -> dict[str, Any]:
-        return self._read("config.yaml", lambda text: _mapping(yaml.safe_load(text)))
+        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -56,28 +55,16 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """steps, best_step, dev (Spearman x100 of the chosen step; None without a dev task)."""
-        return self._read("metrics.json", lambda text: _mapping(json.loads(text)))
+        return paths.read_json(self.folder / "metrics.json")
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        return self._read("provenance.json", lambda text: _mapping(json.loads(text)))
+        return paths.read_json(self.folder / "provenance.json")
 
     @cached_property
     def history(self) -> pd.DataFrame:
         """One row per step, see lib.training.Trained."""
-        return self._read("history.csv", lambda text: pd.read_csv(io.StringIO(text)))
-
-    def _read(self, name: str, parse: Callable[[str], Any]) -> Any:
-        """Raises DataError when the file is gone, closed or damaged."""
-        try:
-            return parse((self.folder / name).read_text(encoding="utf8"))
-        except OSError as error:
-            raise DataError(refusal(error)) from error
-        except (ValueError, yaml.YAMLError) as error:  # those of json and pandas are ValueErrors
-            raise DataError(
-                f"{self.folder / name} is damaged ({' '.join(str(error).split())}): delete {self.folder}, and it is trained "
-                "again."
-            ) from error
+        return pd.read_csv(self.folder / "history.csv")
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -102,12 +89,6 @@ class Run:
             options["projection"] = load_training_head(self.folder / "encoder")
         return ensemble.load(self.folder / "encoder", **options).to(processes().device)
 
-    def results_file(self, name: str, key: Any = None) -> Path:
-        """Where `results` keeps rows."""
-        if key is not None:
-            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
-        return self.folder / "results" / f"{name}.csv"
-
     def results(self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None) -> pd.DataFrame:
         """RESULT_COLUMNS of this run: read from results/<name>.csv of its folder, or computed once and kept there.
 
@@ -115,13 +96,9 @@ class Run:
             key: whatever else the rows depend on (the list of tasks): another key is another file.
             compute: gives the rows.
         """
-        return kept_rows(self.results_file(name, key), compute)
-
-
-def _mapping(content: Any) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__} where names and values are expected")
-    return content
+        if key is not None:
+            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
+        return kept_rows(self.folder / "results" / f"{name}.csv", compute)
 
 
 def read_rows(path: Path) -> pd.DataFrame:
@@ -141,5 +118,4 @@ def read_rows(path: Path) -> pd.DataFrame:
 
 def kept_rows(path: Path, compute: Callable[[], pd.DataFrame]) -> pd.DataFrame:
     """RESULT_COLUMNS from this file, or computed once and kept there."""
-    path = paths.made_once(path, lambda new: compute().to_csv(new, index=False))
-    return read_rows(path)
+    return read_rows(paths.made_once(path, lambda new: compute().to_csv(new, index=False)))

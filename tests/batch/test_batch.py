@@ -218,7 +218,7 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     assert main(["run", str(training(tmp_path)), *given, "--dry-run"]) == 0
     out = capsys.readouterr().out
     table = [line.split() for line in out.splitlines() if line.startswith(("sweep", "all"))]
-    assert table == [["sweep", "simcse", "2", "0", "2", "unknown"], ["all", "2", "0", "2", "unknown"]]
+    assert table == [["sweep", "simcse", "2", "0", "2"], ["all", "2", "0", "2"]]
     assert "seen in" not in out and not store.exists()
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out

@@ -8,7 +8,6 @@ from lib import results
 from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data.sts import STS_TASKS
-from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder
 from lib.runs import leaderboard
 
@@ -90,43 +89,7 @@ def test_names_say_under_which_conditions(found):
     assert set(leaderboard.per_seed(found).label) == set(names.label)
 
 
-def test_a_trained_encoder_is_set_against_the_same_reading_of_the_untrained_one(found, add):
-    table = leaderboard.over_untrained("small", "untouched")
-    half = 12.706 * 0.45  # Student's t of two seeds, deviation 0.6364 over the root of two
-    expected = {"mean": 76.95, "gain": 1.95, "low": 1.95 - half, "high": 1.95 + half, "SICK-R": 1.95}
-    assert table.loc[("mean", 3000, "miCSE"), list(expected)].to_dict() == pytest.approx(expected, abs=0.001)
-    assert table.gain["cls", 3000, "miCSE"] == -1 and np.isnan(table.low["cls", 3000, "miCSE"])
-    assert table.transfer.isna().all() and leaderboard.over_untrained("small", "nobody's").empty
-    few = leaderboard.over_untrained("small", "mini-bert")
-    assert few["mean"]["cls", 1000, "SimCSE"] == pytest.approx((58 + 60) / 2), "given settings, each seed once"
-    accuracy = {"metric": "accuracy", "split": "test", "protocol": "10 folds", "profile": "small", "seed": "1"}
-    for method, value, sentences in (("miCSE", 82.0, 3000), ("untuned", 81.0, None)):
-        labels = BASE | OTHER | accuracy | {"method": method, "value": value, "pooling": "cls", "sentences": sentences}
-        labels |= {} if sentences else {"seed": ""}
-        results.add(pd.DataFrame([labels | {"task": task} for task in TRANSFER_TASKS]))
-    both = leaderboard.over_untrained("small", "untouched")
-    assert both.transfer["cls", 3000, "miCSE"] == 1 and np.isnan(both.transfer["mean", 3000, "miCSE"])
-
-
-def test_the_geometry_after_the_last_step_with_the_most_sentences(found):
-    for paper, sentences, value in (("jtcse", 10000, 0.9), ("simcse", 1000, 0.1), ("simcse", 10000, 0.2)):
-        for step in (0, 8):
-            labels = BASE | {
-                "paper": paper,
-                "sentences": sentences,
-                "table": "geometry",
-                "profile": "small",
-                "seed": "1",
-            }
-            labels |= {"method": "SimCSE", "step": step, "metric": "alignment", "value": value + step}
-            results.add(pd.DataFrame([labels]))
-    table = leaderboard.geometry("small")
-    assert table.encoder.tolist() == ["untuned", "SimCSE"] and table.value.iloc[1] == 8.2
-
-
-def test_scores_and_coverage(found):
-    seeds = leaderboard.coverage("small")
-    assert seeds.STS["mini-bert", 10000, "JTCSE"] == 3 and seeds.transfer.isna().all()
+def test_scores_of_every_method_beside_the_untuned_encoder(found):
     table = leaderboard.beside("small", "STS")
     assert list(table) == [*STS_TASKS, "Avg."]
     assert table.loc["mini-bert"].index.get_level_values("method").tolist()[:3] == ["untuned", "untuned", "SimCSE"]
@@ -147,15 +110,9 @@ def test_the_same_texts_with_another_number_of_clusters_are_another_task(add):
 
 def test_a_profile_without_rows_gives_empty_tables(empty):
     found = leaderboard.main("paper")
-    tables = [
-        leaderboard.gains(found),
-        leaderboard.per_seed(found),
-        results.floors(found),
-    ]
-    tables += [leaderboard.coverage("paper"), leaderboard.geometry("paper"), leaderboard.over_untrained("paper", "x")]
+    tables = [leaderboard.gains(found), leaderboard.per_seed(found), results.floors(found)]
     tables += [leaderboard.beside("paper", kind) for kind in leaderboard.KINDS]
     assert [len(table) for table in tables] == [0] * len(tables)
-    assert leaderboard.source("demo") == "small" and leaderboard.source("paper") == "paper"
 
 
 def test_costs_of_several_stages_add_up():

@@ -1,4 +1,4 @@
-"""Tasks of a plan: what is refused, what scores depend on, and the vectors that a sum takes from its encoders."""
+"""Tasks of a plan: what is refused, what scores depend on, and the encoders of a sum."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
-from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
-from lib.runs.measure import HELD, KINDS, Evaluation, Subject, load_tasks, parts, projected_dev
+from lib.runs.measure import KINDS, Evaluation, load_tasks, parts, projected_dev, scores
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
 
@@ -24,19 +24,6 @@ TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
 def encoders(tiny_bert):
     poolings = ("cls", "mean", "first_last_mean", "embeddings_last_mean")
     return [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in poolings]
-
-
-@pytest.fixture
-def read(monkeypatch):
-    """The pooling of every encoder that reads sentences, in order."""
-    seen, encode = [], SentenceEncoder.encode
-
-    def recorded(self, *sentences, **options):
-        seen.append(self.pooling)
-        return encode(self, *sentences, **options)
-
-    monkeypatch.setattr(SentenceEncoder, "encode", recorded)
-    return seen
 
 
 @pytest.fixture
@@ -58,8 +45,6 @@ def config(tiny_bert, corpus_file):
         ("transfer", ["MR", "MR"], {}, "transfer tasks .* name each of them once"),
         ("beir", ["nonsense"], {}, "BEIR tasks 'nonsense' is unknown: choose one of trec-covid"),
         ("mteb", ["nonsense"], {}, "MTEB tasks 'nonsense' is unknown: choose one of ACC"),
-        ("clusters", ["toy.tsv"], {"clusters": [3, 3]}, "clusters .* name each of them once"),
-        ("clusters", ["toy.tsv"], {"clusters": []}, "the number of clusters must be at least 1"),
         ("clusters", ["toy.tsv"], {"clusters": [99]}, "clusters of toy must be at least 2, at most 4; got 99"),
         ("pair", ["demo"], {"subset": "x", "line": 1}, "subset of demo 'x' is unknown: choose one of demo"),
         ("pair", ["demo"], {"subset": "demo", "line": 1000}, "line of demo, demo must be at least 1, at most"),
@@ -97,7 +82,7 @@ def test_every_kind_gives_rows(tmp_path, encoders):
     assert {*asked, "transfer", "beir", "mteb"} == {*KINDS}  # these need data, or a network
     for kind, (name, how, task) in asked.items():
         evaluations = load_tasks(kind, [name], tmp_path, **how)
-        rows = pd.concat(Subject(encoders[0], {}).scores(evaluation) for evaluation in evaluations)
+        rows = scores(encoders[0], evaluations)
         assert list(rows) == RESULT_COLUMNS and {*rows.task} == {task} and rows.value.notna().all()
     partners = load_tasks("in-domain retrieval", ["demo"], tmp_path)
     assert [one.name for one in partners] == ["in-domain-retrieval-first", "in-domain-retrieval-both"]
@@ -116,38 +101,22 @@ def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(e
     evaluation = Evaluation("transfer-MR", "MR", rows)
     run, same = runs.run(config), SentenceEncoder.from_pretrained(tiny_bert)
     for subject in (encoders[0], encoders[1], same, run, run):
-        kept = Subject(subject, {}).scores(evaluation)
+        kept = scores(subject, [evaluation])
         assert kept.value.tolist() == [50.123456789] and kept.aggregation.tolist() == [""]
     assert len(asked) == 3
-    Subject(encoders[0], {}).scores(Evaluation("transfer-MR", "MR, another", rows))
-    Subject(run, {}).scores(Evaluation("transfer-MR", "MR, another", rows))
+    for subject in (encoders[0], run):
+        scores(subject, [Evaluation("transfer-MR", "MR, another", rows)])
     assert len(asked) == 5
     assert len(list((paths.runs() / "scores").glob("*.csv"))) == 3 and len(list(run.folder.glob("results/*.csv"))) == 2
-
-
-def test_a_sum_takes_the_vectors_of_its_encoders_while_they_are_held(encoders, read, sentences):
-    one, two, three, four = encoders
-    both, held = ensemble.EncoderSum([three, four], [0.3, 0.7]), {}
-    expected = both.encode(sentences)
-    for encoder in encoders:
-        Subject(encoder, held).encode(sentences)
-    read.clear()
-    np.testing.assert_array_equal(Subject(both, held).encode(sentences), expected)
-    Subject(ensemble.EncoderSum([two, three, four]), held).encode(sentences)
-    assert read == []
-    Subject(ensemble.EncoderSum([one, two]), held).encode(sentences)
-    assert read == ["cls"] and len(held) == HELD
-    other = sentences[:7]  # other sentences are other vectors
-    np.testing.assert_allclose(Subject(both, held).encode(other), both.encode(other), atol=1e-6)
 
 
 def test_a_run_is_loaded_only_to_measure_what_is_not_kept(config, monkeypatch):
     (evaluation,) = load_tasks("sts", ["demo"], config.data_folder())
     run = runs.run(config)
     expected = evaluate_sts(run.encoder().encode, [load_sts(config.data_folder(), "demo")])
-    pd.testing.assert_frame_equal(Subject(run, {}).scores(evaluation), expected)
+    pd.testing.assert_frame_equal(scores(run, [evaluation]), expected)
     monkeypatch.setattr(runs.Run, "encoder", lambda self: pytest.fail("loaded"))
-    pd.testing.assert_frame_equal(Subject(run, {}).scores(evaluation), expected)
+    pd.testing.assert_frame_equal(scores(run, [evaluation]), expected)
 
 
 # --- Encoders of runs ---
