@@ -1,21 +1,20 @@
 """InfoCSE (Wu et al. 2022, arXiv 2210.06432), joint training: SimCSE, and an auxiliary network that has to predict
 masked tokens and sees what the encoder knows of the sentence only in the [CLS] vector.
 
-The first stage, which trains encoder and auxiliary head together, is method `mlm` (see STAGE_ONE). With
+The first stage, which trains encoder and auxiliary head together, is method `mlm` (`stage 1` in params/variants/infocse.yaml). With
 rtd_weight it is also DiffCSE (Table 12). Where paper and code disagree, the defaults are the authors' script for base.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability, check_range, check_seeds
+from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
@@ -34,64 +33,6 @@ from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view
 from lib.methods.gradient_norms import GradientNorms
 from lib.methods.simcse import both_views
 from lib.methods.token_masking import TokenMasking
-
-STAGE_ONE = {  # what RunConfig takes for the first stage: Condenser's own settings, but for batch, text and steps
-    "method": "mlm",
-    "condenser_weight": 1.0,
-    "whole_words": True,
-    "max_length": 128,
-    "learning_rate": 1.0e-4,
-    "warmup_ratio": 0.1,
-    "weight_decay": 0.01,
-}
-
-ABLATIONS = {  # what Tables 4 to 6 change, and where paper and code, or two scripts, disagree
-    "head: copies of the top layers (Table 4)": {"head": "top_layers"},
-    "head: new layers that hand on averages": {"head": "random"},
-    "without L_aux (Table 5)": {"auxiliary_weight": 0.0},
-    "without L_cl (Table 5)": {"contrastive_weight": 0.0},
-    "frozen layers trained (Table 6)": {"detach": False},
-    "[MASK] only (paper)": {"mask_only": True},
-    "one masked copy (paper)": {"auxiliary_copies": "first"},
-    "sum over the masked tokens (Eq. 5)": {"auxiliary_reduction": "sum"},
-    "dropout in the frozen layers (large script)": {"frozen_dropout": True},
-    "tanh layer": {"projection": "train_only"},
-    "no projection": {"projection": "none"},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. Without
-    steps of stage 1 there is none.
-
-    Raises:
-        ConfigError: there are no seeds, or one of ablation_seeds is among them.
-    """
-    check_seeds(parameters["seeds"], parameters["ablation_seeds"], "ablation_seeds", others=parameters["rtd_seeds"])
-    rate, share, weight = (parameters[name] for name in ("learning_rate", "auxiliary_probability", "auxiliary_weight"))
-    simcse = {"method": "simcse", "projection": parameters["projection"]}
-    diffcse = simcse | {"method": "diffcse"} | {name: parameters[name] for name in ("rtd_weight", "generator")}
-    ours, alone = "InfoCSE", {"rtd_weight": 0.0}
-    size, steps = parameters["stage_one_batch"], parameters["stage_one_steps"]
-    check_range("stage_one_steps", steps, 0)
-    text = {"corpus": parameters["stage_one_corpus"], "corpus_size": steps * size, "batch_size": size}
-    first = {"stage 1 alone": STAGE_ONE | text | {"max_steps": steps, "eval_every": steps}}
-    switches = {(ours, name): alone | change for name, change in ({"given": {}} | ABLATIONS).items()}
-    shares, weights = {share, *parameters["mask_rates"]}, {0.0, weight, *parameters["auxiliary_weights"]}
-    return {
-        "stage 1": first if steps else {},
-        "Table 2": {"SimCSE": simcse, ours: alone},
-        "Table 12": {"DiffCSE": diffcse, "InfoCSE + RTD": {}},
-        "Tables 4 to 6": switches | {("SimCSE", "MLM on the encoder, weight 0.1"): simcse | {"mlm_weight": 0.1}},
-        "Table 7": {(ours, f"mask rate {one:.0%}"): alone | {"auxiliary_probability": one} for one in sorted(shares)},
-        "Table 8": {(ours, f"λ = {one:g}"): alone | {"auxiliary_weight": one} for one in sorted(weights)},
-        "choice": {
-            (name, f"rate {one}"): change | {"learning_rate": one}
-            for name, change in {"SimCSE": simcse, "DiffCSE": diffcse, ours: alone}.items()
-            if name != "DiffCSE" or parameters["rtd_seeds"]
-            for one in sorted({rate, *parameters["learning_rates"]})
-        },
-    }
 
 
 @dataclass(frozen=True)

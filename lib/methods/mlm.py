@@ -4,26 +4,21 @@ which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from lib import paths
 from lib.checks import (
     Checked,
-    ConfigError,
     Count,
     EncoderError,
     NonNegative,
     PositiveCount,
     PositiveProbability,
-    check_choice,
-    check_range,
 )
-from lib.data import Batch, load_corpus
+from lib.data import Batch
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.heads import (
     LATE_LAYER_STARTS,
@@ -38,55 +33,6 @@ from lib.encoders.heads import (
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.token_masking import TokenMasking
-
-POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean")  # without saved parts
-SHARED = "profile data_dir pooling precision dev_task".split()  # parameters of pre-training and of SimCSE after it
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the notebook that makes a backbone trains, by parameters that differ from its own: "all" of its pre-training, in
-    "pre-training" name -> those of this encoder; "SimCSE": all parameters of SimCSE afterwards.
-
-    Raises:
-        ConfigError: a parameter that would only be refused after hours.
-    """
-    check_choice("method", parameters["method"], ("mlm",))
-    check_choice("pooling", parameters["pooling"], POOLINGS)
-    check_choice("dev_task", parameters["dev_task"], ("demo", "STS-B"))  # the embedding is watched on its dev pairs
-    check_range("tuning_learning_rate", parameters["tuning_learning_rate"], 0, 1, above=True)
-    check_range("the number of seeds", len(parameters["seeds"]), 1)
-    for name in parameters["comparisons"]:
-        check_choice("comparison", name, ("no late head", "random start"))
-    is_ready = bool(parameters["backbone"])
-    longest, positions = parameters["max_length"], parameters["max_positions"]
-    if longest > positions and not is_ready:
-        raise ConfigError(f"max_length {longest} is more than max_positions {positions}.")
-    if parameters["export_folder"]:
-        folder = paths.expanded(parameters["export_folder"])
-        if folder.exists():
-            raise ConfigError(f"export_folder {folder} exists: choose another one.")
-        paths.check_writable(folder.parent)
-    ours = parameters["trained_name"]
-    if ours in ("", "averaging start", "random start", Path(parameters["backbone"]).name):
-        raise ConfigError(f"trained_name {ours!r}: choose another name, it must tell the encoder from its start.")
-    size = parameters["tuning_size"]
-    size = size or len(load_corpus(parameters["tuning_corpus"], paths.data_dir(parameters["data_dir"])))
-    check_range("tuning_size", size, 64)  # a batch of SimCSE
-    rows = {"corpus_seed": 0}  # `seed` draws no rows here
-    trained = {ours: rows}
-    for name in parameters["comparisons"]:
-        if name == "no late head":
-            trained[f"{ours}, {name}"] = rows | {"condenser_weight": 0.0}
-        elif not is_ready:  # a ready encoder has no twin with random weights
-            trained[f"{ours}, {name}"] = rows
-    tuning = {name: parameters[name] for name in SHARED} | {"method": "simcse", "max_length": min(32, longest)}
-    tuning |= {"corpus": parameters["tuning_corpus"], "corpus_size": size, "eval_every": max(1, size // 64 // 6)}
-    heads = {"lm_head": "fresh"} if is_ready else {"backbone": "demo", "lm_head": "pretrained"}  # a stand-in
-    return {
-        "all": heads | {"dropout": 0.0},
-        "pre-training": trained,
-        "SimCSE": tuning | {"learning_rate": parameters["tuning_learning_rate"]},
-    }
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,47 +24,6 @@ PROJECTIONS = {  # what the losses read the embeddings through
 }
 
 Projection = Literal[tuple(PROJECTIONS)]
-
-VIEWS = {  # settings -> what makes the second view in Figure 2
-    "given": {},
-    "no dropout": {"dropout": 0.0},
-    "identical masks": {"dropout_masks": "identical"},
-    "delete one word": {"augmentation": "delete_one_word"},
-}
-SWEEPS = {  # table -> the notebook's list of values, the parameter that takes them, and what they are called
-    "Table 1": ("augmentations", "augmentation", "augmentation {}"),
-    "Table 3": ("dropout_rates", "dropout", "dropout {}"),
-    "Table 6": ("projections", "projection", "projection {}"),
-    "Table 7": ("hard_negative_weights", "hard_negative_weight", "α = {:g}"),
-    "Table D.1": ("temperatures", "temperature", "temperature {}"),
-    "Table D.2": ("mlm_weights", "mlm_weight", "MLM weight {}"),
-    "batch size": ("batch_sizes", "batch_size", "batch {}"),
-}
-OTHER_ROWS = {  # of these tables: they change another parameter
-    "Table 1": {"delete one word, w/o dropout": {"augmentation": "delete_one_word", "dropout": 0.0}},
-    "Table 3": {"identical masks, dropout 0.1": {"dropout_masks": "identical", "dropout": 0.1}},
-    "Table 6": {"projection first-last avg.": {"pooling": "first_last_mean", "projection": "none"}},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What the notebook compares: table -> settings -> parameters that differ from its own; in "choice" every combination
-    that a tuned SimCSE is chosen from, in "supervised" and "Table 7" SimCSE with labels. A table that the parameters leave
-    out is empty.
-    """
-    tables = {"Figure 2": VIEWS if parameters["figure_2_steps"] else {}, "choice": {}}
-    lists = (parameters[name] for name in ("learning_rates", "choice_epochs", "choice_batch_sizes"))
-    for rate, epochs, size in itertools.product(*lists):
-        change = {"learning_rate": rate, "epochs": epochs, "batch_size": size}
-        tables["choice"][f"rate {rate}, epochs {epochs}, batch_size {size}"] = change
-    for table, (values, name, called) in SWEEPS.items():
-        tables[table] = {called.format(value): {name: value} for value in parameters[values]}
-        tables[table] |= OTHER_ROWS.get(table, {}) if tables[table] else {}
-    taught = {"corpus": parameters["triples"], "corpus_size": parameters["triples_size"], "projection": "always"}
-    taught |= {name: parameters[f"supervised_{name}"] for name in ("epochs", "learning_rate", "batch_size")}
-    tables["supervised"] = {"given": taught}
-    tables["Table 7"] = {settings: taught | change for settings, change in tables["Table 7"].items()}
-    return tables
 
 
 @dataclass(frozen=True)

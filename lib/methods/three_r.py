@@ -6,16 +6,15 @@ The authors' code was not reachable. What the paper leaves open is an argument h
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability, check_choice, check_seeds
+from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability
 from lib.data.exemplars import load_pool, load_words
 from lib.encoders import ensemble
 from lib.encoders.sentence_encoder import pad
@@ -212,102 +211,3 @@ class ThreeRVariants(ThreeR):
 
     def without(self, redundant: Tensor | None, h: Tensor, mask: Tensor) -> Tensor:
         return h * (1 - mask) if redundant is None else super().without(redundant, h, mask)
-
-
-# What the notebook compares.
-
-VARIANTS: dict[str, dict[str, Any]] = {  # Table 3, with the paper's names in brackets, and what the paper leaves open
-    "set to 0, no pool (dynamic mask)": {"operation": "zero"},
-    "all dimensions (overall subtraction)": {"dimensions": "all"},
-    "mean of words (token subtraction)": {"redundant_from": "words"},
-    "dimensions by words (static identification)": {"dimensions": "words"},
-    "behind the projection": {"place": "projection"},
-    "soft mask": {"relaxation": "soft"},
-    "no gradient into the pool vector": {"redundant_gradient": False},
-    "gradient into the deviations": {"deviation_gradient": True},
-}
-NAMES = {  # of the methods in `around`
-    "supervised": "supervised SimCSE", "informin_cl": "InforMin-CL", "sscl": "SSCL", "micse": "miCSE", "infocse": "InfoCSE",
-    "msse": "MSSE", "jtcse": "JTCSE",
-}  # fmt: skip
-
-
-def inner_arguments(method: str, layers: int) -> dict[str, Any]:
-    """The arguments of a method that 3R is put around (Table 2), for a backbone of so many layers, without a stage of
-    pre-training: heads of words are new, and the projection is SimCSE's.
-
-    Raises:
-        ConfigError: a method that is not compared here.
-    """
-    half = layers // 2
-    known = {
-        "supervised": {"method": "simcse", "projection": "always"},
-        "informin_cl": {},
-        "sscl": {},
-        "micse": {"ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2},
-        "infocse": {"auxiliary_weight": 0.1, "projection": "train_only", "head": "top_layers", "lm_head": "fresh"},
-        "msse": {"lm_head": "fresh"},
-        "jtcse": {"cross_attention_layers": half},
-    }
-    check_choice("around", method, known)
-    return {"method": method} | known[method]
-
-
-def variants(parameters: Mapping[str, Any], layers: int) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own, which are
-    those of SimCSE + 3R. "around": other methods with and without 3R; "around, twins": JTCSE, which starts from two
-    encoders of "stage 1".
-
-    layers: of the backbone.
-
-    Raises:
-        ConfigError: there are no seeds, one of ablation_seeds is among them, or another method is compared.
-    """
-    check_choice("method", parameters["method"], ["three_r(simcse)"])
-    check_seeds(parameters["seeds"], parameters["ablation_seeds"], "ablation_seeds", others=parameters["around_seeds"])
-    rate, temperature, start, k = (
-        parameters[name] for name in ("learning_rate", "temperature", "threshold", "exemplars")
-    )
-    ours, simcse = "SimCSE + 3R", {"method": "simcse"}
-    plain = {"learning_rate": parameters["plain_learning_rate"], "temperature": parameters["plain_temperature"]}
-    given = {"SimCSE": simcse | plain, ours: {}}
-    twins = zip(("SimCSE I", "SimCSE II"), ("word_repetition(0.2)", "word_deletion(0.1)"), strict=True)
-    around = {name: _around(name, parameters, layers) for name in parameters["around"]}
-    jtcse = around.pop("jtcse", {})
-    starts, thresholds = sorted({start, *parameters["starts"]}), sorted({0.0, *parameters["thresholds"]})
-    pools = dict.fromkeys([parameters["pool"], *parameters["pools"]])
-    rates = sorted({rate, plain["learning_rate"], *parameters["learning_rates"]})
-    temperatures = sorted({temperature, plain["temperature"], *parameters["choice_temperatures"]})
-    return {
-        "Table 2": given | {("SimCSE", "3R's"): simcse, (ours, "SimCSE's"): plain},
-        "stage 1": {name: simcse | plain | {"augmentation": text} for name, text in twins} if jtcse else {},
-        "around, twins": jtcse,
-        "around": {name: change for several in around.values() for name, change in several.items()},
-        "Table 3": given | {(ours, name): change for name, change in VARIANTS.items()},
-        "Table 7": {(ours, f"c from {one:g}"): {"threshold": one} for one in starts},
-        "Table 8": {(ours, f"c = {one:g}"): {"threshold": one, "threshold_rate": 0.0} for one in thresholds},
-        "Figure 4": {(ours, f"k = {one}"): {"exemplars": one} for one in sorted({k, *parameters["exemplar_counts"]})},
-        "Tables 6, 11": {(ours, f"pool {one or 'shipped'}"): {"pool": one} for one in pools},
-        "choice": {
-            (name, f"rate {one:g}" if other == temperature else f"{other}, rate {one:g}"): change
-            | {"temperature": other, "learning_rate": one}
-            for name, change in {"SimCSE": simcse, ours: {}}.items()
-            for other, one in itertools.product(temperatures, rates)
-        },
-    }
-
-
-def _around(name: str, parameters: Mapping[str, Any], layers: int) -> dict[str, dict[str, Any]]:
-    """A method of Table 2, and the same with 3R around it, if that is asked for."""
-    alone = inner_arguments(name, layers) | {"learning_rate": parameters["plain_learning_rate"]}
-    if name == "jtcse":
-        alone["learning_rate"] = parameters["joint_learning_rate"]
-    if name == "supervised":  # the temperature of SimCSE's paper, as the other methods have theirs
-        alone |= {"corpus": parameters["triples"], "corpus_size": parameters["triples_size"], "temperature": 0.05}
-        alone |= {one: parameters[f"supervised_{one}"] for one in ("learning_rate", "batch_size", "epochs")}
-    reduced = {field.name: parameters[field.name] for field in fields(ThreeRArguments) if field.name in parameters}
-    reduced |= {"place": "projection"} if name == "micse" else {}
-    both = {NAMES[name]: alone}
-    if parameters["around_both"]:
-        both[f"{NAMES[name]} + 3R"] = alone | reduced | {"method": f"three_r({alone['method']})"}
-    return both

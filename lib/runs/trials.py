@@ -33,6 +33,11 @@ class Made:
     stand_in: str
 
 
+def ready(backbone: str, name: str) -> Made:
+    """A backbone that is there already; name: what tables call it."""
+    return Made(name, lambda: Path(backbone), lambda: True, backbone)
+
+
 def made_from_text(text: Corpus, **shape: Any) -> Made:
     """A start that is built from the text when it is first needed; shape: see `mini_bert.start`."""
     folder, stand_in = mini_bert.start_folder(text, **shape), str(mini_bert.stand_in(text, **shape))
@@ -106,6 +111,11 @@ class Trial:
             before.append([name, *(one.key if isinstance(one, Trial) else one.name for one in several)])
         text = json.dumps([self.config.as_dict(), before], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def twins(first: Mapping[tuple[Any, int], Trial]) -> Callable[[int], dict[str, Trial]]:
+    """What a method with two encoders starts from, for `Plan.add`: SimCSE I and SimCSE II of `first`, with the same seed."""
+    return lambda seed: {"backbone": first["SimCSE I", seed], "second_backbone": first["SimCSE II", seed]}
 
 
 def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict[str, Any]]:
