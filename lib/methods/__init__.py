@@ -21,7 +21,7 @@ from lib.methods.mlm import MLM
 from lib.methods.msse import MSSE
 from lib.methods.simcse import SimCSE
 from lib.methods.sscl import SSCL
-from lib.methods.three_r import ThreeRVariants
+from lib.methods.three_r import ThreeR
 from lib.methods.tncse import TNCSE
 
 REGISTRY: dict[str, type[Method]] = {
@@ -37,7 +37,7 @@ REGISTRY: dict[str, type[Method]] = {
     "msse": MSSE,
     "simcse": SimCSE,
     "sscl": SSCL,
-    "three_r": ThreeRVariants,
+    "three_r": ThreeR,
     "tncse": TNCSE,
 }
 

@@ -16,16 +16,7 @@ from torch import Tensor, nn
 
 from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
-from lib.encoders import SentenceEncoder, packed
-from lib.encoders.heads import (
-    LATE_LAYER_STARTS,
-    LATE_LAYERS,
-    MLM_HEAD_STARTS,
-    MODEL_FILES,
-    count_early_layers,
-    late_layers,
-    mlm_head,
-)
+from lib.encoders import SentenceEncoder, heads, packed
 from lib.encoders.sentence_encoder import in_mode
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Needs, Views, check_some_weight
@@ -45,8 +36,8 @@ class InfoCSEArguments(DiffCSEArguments):
     auxiliary_reduction: Literal["mean", "sum"] = "mean"  # over masked tokens (code), or their sum per sentence (Eq. 5)
     early_layers: Count = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
     late_layers: PositiveCount = 2
-    head: Literal[tuple(LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
-    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
+    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
+    lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
     swap_every: Count = 0  # every so many steps, L_aux also with another sentence's vector; 0: never; changes no weight
@@ -74,8 +65,8 @@ class InfoCSE(DiffCSE):
         needs = super().needs(arguments)
         if not arguments.auxiliary_weight:
             return needs
-        files = {*needs.files} | ({MODEL_FILES} if arguments.lm_head == "pretrained" else set())
-        files |= {LATE_LAYERS} if arguments.head == "pretrained" else set()
+        files = {*needs.files} | ({heads.MODEL_FILES} if arguments.lm_head == "pretrained" else set())
+        files |= {heads.LATE_LAYERS} if arguments.head == "pretrained" else set()
         more = {"passes": needs.passes + 1, "further_layers": arguments.late_layers}
         return replace(needs, files=tuple(sorted(files)), **more)
 
@@ -89,7 +80,6 @@ class InfoCSE(DiffCSE):
             )
             self.gradients = GradientNorms()
         self.swapped: dict[str, float] = {}
-        self.register_buffer("step", torch.tensor(0))
 
     def embed(self, batch: Batch) -> Views:
         """Captured for L_aux: the logits [M, V] of the masked tokens, and their labels [M]."""
@@ -125,11 +115,8 @@ class InfoCSE(DiffCSE):
         values, self.swapped = self.gradients.values() | self.swapped, {}
         return values
 
-    def after_step(self) -> None:
-        self.step += 1
-
     def provenance(self) -> dict[str, str]:
-        return {} if self.auxiliary is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
+        return {} if self.auxiliary is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
 
 @dataclass(frozen=True)
@@ -158,10 +145,10 @@ class AuxiliaryNetwork(nn.Module):
         super().__init__()
         check_reads_cls(encoder, "the auxiliary network")
         backbone = encoder.backbone
-        early = count_early_layers(backbone, arguments.early_layers)
+        early = heads.count_early_layers(backbone, arguments.early_layers)
         advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
-        self.lm_head = mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
-        self.late = late_layers(backbone, arguments.late_layers, arguments.head)
+        self.lm_head = heads.mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
+        self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]
         self.detach, self.frozen_dropout, self.precision = arguments.detach, arguments.frozen_dropout, encoder.precision

@@ -44,7 +44,6 @@ class JTCSE(TNCSE):
             twin.check_attention(self.layers)
         # drawn while all processes share one random state; the coin then depends on the step alone
         self.register_buffer("coin_seed", torch.randint(2**31, ()))
-        self.register_buffer("step", torch.tensor(0))
 
     @property
     def _has_branch(self) -> bool:
@@ -71,9 +70,6 @@ class JTCSE(TNCSE):
         """The coin of this step; False is R = 1 of Eq. 12."""
         generator = torch.Generator().manual_seed(int(self.coin_seed) + int(self.step))
         return bool(torch.rand((), generator=generator, device="cpu") < 0.5)
-
-    def after_step(self) -> None:
-        self.step += 1
 
     def cross_attention(self, inputs1: AttentionInputs, inputs2: AttentionInputs) -> tuple[Tensor, Tensor]:
         """c_I and c_II [n, D], n rows of this process: each encoder's [CLS] attends with its own queries and keys to

@@ -80,6 +80,7 @@ class MiCSE(Method):
 
         ESimCSE, whose code the authors build on, lets it follow just before the optimiser's step; here just after.
         """
+        super().after_step()
         if self.queue is None:
             return
         self.queue.follow(self.encoder)

@@ -10,26 +10,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from lib.checks import (
-    Checked,
-    Count,
-    EncoderError,
-    NonNegative,
-    PositiveCount,
-    PositiveProbability,
-)
+from lib.checks import Checked, Count, EncoderError, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
-from lib.encoders import SentenceEncoder, packed
-from lib.encoders.heads import (
-    LATE_LAYER_STARTS,
-    LATE_LAYERS,
-    MLM_HEAD_STARTS,
-    MODEL_FILES,
-    count_early_layers,
-    late_layers,
-    mlm_head,
-    save_mlm_head,
-)
+from lib.encoders import SentenceEncoder, heads, packed
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.token_masking import TokenMasking
@@ -42,8 +25,8 @@ class MLMArguments(Checked):
     condenser_weight: NonNegative = 0.0  # weight of the late head's loss; 1 in Condenser, 0 is plain BERT
     early_layers: Count = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
     late_layers: PositiveCount = 2  # layers of the late head
-    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
-    head: Literal[tuple(LATE_LAYER_STARTS)] = "random"  # the late layers' start; pretrained: saved beside the backbone
+    lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
+    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "random"  # late layers; pretrained: beside the backbone
 
 
 class MLM(Method):
@@ -60,18 +43,11 @@ class MLM(Method):
 
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:
-        reads_late_layers = arguments.condenser_weight and arguments.head == "pretrained"
-        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
-        files += (LATE_LAYERS,) if reads_late_layers else ()
-        return Needs(
-            passes=1,
-            further_layers=arguments.late_layers if arguments.condenser_weight else 0,
-            files=files,
-            sentence_views=False,
-            splits_long_rows=True,
-            groups_lengths=True,
-            keeps_last=True,
-        )
+        files = (heads.MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
+        files += (heads.LATE_LAYERS,) if arguments.condenser_weight and arguments.head == "pretrained" else ()
+        layers = arguments.late_layers if arguments.condenser_weight else 0
+        rows = {"sentence_views": False, "splits_long_rows": True, "groups_lengths": True, "keeps_last": True}
+        return Needs(passes=1, further_layers=layers, files=files, **rows)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:
         super().__init__(encoder, arguments)
@@ -79,11 +55,11 @@ class MLM(Method):
         if not packed.supports(backbone):
             raise EncoderError("method mlm needs a backbone loaded with fused attention (attention='sdpa').")
         advice = "set lm_head to fresh, or take a backbone that has one"
-        self.lm_head = mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
+        self.lm_head = heads.mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
         self.late, self.early = None, 0
         if arguments.condenser_weight:
-            self.early = count_early_layers(backbone, arguments.early_layers)
-            self.late = late_layers(backbone, arguments.late_layers, arguments.head)
+            self.early = heads.count_early_layers(backbone, arguments.early_layers)
+            self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.masking = TokenMasking(encoder, probability=arguments.mlm_probability, whole_words=arguments.whole_words)
 
     def embed(self, batch: Batch) -> Views:
@@ -117,9 +93,9 @@ class MLM(Method):
         return terms
 
     def provenance(self) -> dict[str, str]:
-        return {} if self.late is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
+        return {} if self.late is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
     def save(self, folder: str | os.PathLike) -> None:
         """The encoder with its MLM head, and the late layers beside it."""
         self.encoder.save(folder)
-        save_mlm_head(Path(folder), self.encoder.backbone, self.lm_head, self.late)
+        heads.save_mlm_head(Path(folder), self.encoder.backbone, self.lm_head, self.late)

@@ -8,31 +8,24 @@ and a term that the paper does not have (an estimate of mutual information betwe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from lib.checks import (
-    Checked,
-    ConfigError,
-    Count,
-    NonNegative,
-    Positive,
-    PositiveCount,
-)
+from lib.checks import Checked, ConfigError, Count, NonNegative, Positive, PositiveCount
 from lib.data import Batch
 from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
-from lib.losses import dimension_contrast, info_nce, token_reconstruction
+from lib.losses import dimension_contrast, token_reconstruction
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
 from lib.methods.base import Method, Needs, Views, check_some_weight
 from lib.methods.gradient_norms import GradientNorms
-from lib.methods.simcse import with_positive
+from lib.methods.simcse import all_columns, contrast, with_positive
 
 
 @dataclass(frozen=True)
@@ -80,10 +73,11 @@ class MSSE(Method):
 
     @classmethod
     def needs(cls, arguments: MSSEArguments) -> Needs:
-        reads_head = arguments.decoder == "denoising" and arguments.lm_head == "pretrained"
-        files = (MODEL_FILES,) if arguments.reconstruction_weight and reads_head else ()
-        layers = arguments.decoder_layers if arguments.reconstruction_weight and arguments.decoder == "denoising" else 0
-        return Needs(optional_roles=("positive", "hard_negative"), further_layers=layers, files=files)
+        needs = Needs(optional_roles=("positive", "hard_negative"))
+        if not arguments.reconstruction_weight or arguments.decoder == "positionwise":
+            return needs
+        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
+        return replace(needs, further_layers=arguments.decoder_layers, files=files)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__(encoder, arguments)
@@ -94,7 +88,6 @@ class MSSE(Method):
         self.decoder = DECODERS[arguments.decoder](encoder, arguments) if arguments.reconstruction_weight else None
         self.gradients = GradientNorms()
         self.swapped: dict[str, float] = {}
-        self.register_buffer("step", torch.tensor(0))
 
     def names(self) -> tuple[str, ...]:
         weights = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
@@ -110,12 +103,10 @@ class MSSE(Method):
         return {name: vectors[name] for name in names}
 
     def embed(self, batch: Batch) -> Views:
-        input_ids, mask, roles = with_positive(batch)
-        vectors = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
-        vectors = {name: z.unflatten(0, (-1, len(roles))) for name, z in vectors.items()}
+        views = all_columns(self, batch)
         terms = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
-        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in vectors.items()}
-        return Views(watched, roles)
+        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in views.embeddings.items()}
+        return views.replace(embeddings=watched)
 
     def project(self, views: Views) -> Views:
         if self.training_head is None:
@@ -124,17 +115,14 @@ class MSSE(Method):
         return views.replace(embeddings={**views.embeddings, **changed})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        arguments, z = self.arguments, views.by_role()
-        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
-        contrast = info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)
-        terms = {"info_nce": arguments.nce_weight * contrast}
+        arguments = self.arguments
+        terms = {"info_nce": arguments.nce_weight * contrast(views, arguments)}
         if arguments.dimension_weight:
             terms["dimension"] = arguments.dimension_weight * self.between_dimensions(**views.by_role("dimensions"))
         if self.decoder is not None:
             memory = own_rows(views.by_role("memory")["anchor"], len(batch))
-            terms["reconstruction"] = arguments.reconstruction_weight * self.rebuild(
-                memory, batch, arguments.reconstruction_reduce
-            )
+            rebuilt = self.rebuild(memory, batch, arguments.reconstruction_reduce)
+            terms["reconstruction"] = arguments.reconstruction_weight * rebuilt
         return terms
 
     def between_dimensions(self, anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
@@ -147,11 +135,8 @@ class MSSE(Method):
         return dimension_contrast(anchor, positive, **how)
 
     def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "mean") -> Tensor:
-        """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too. With
-        pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing.
-
-        reduce: mean or sum over the tokens.
-        """
+        """L_ICM of sentences, from their vectors [N, D]; mean or sum over all tokens of what the encoder read, special ones
+        too. With pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing."""
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
@@ -179,9 +164,6 @@ class MSSE(Method):
     def logged(self) -> dict[str, float]:
         values, self.swapped = self.gradients.values() | self.swapped, {}
         return values
-
-    def after_step(self) -> None:
-        self.step += 1
 
 
 class DenoisingDecoder(nn.Module):

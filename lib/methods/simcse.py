@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,23 +61,19 @@ class SimCSE(Method):
             self.masking = TokenMasking(encoder, probability=arguments.mlm_probability)
 
     def embed(self, batch: Batch) -> Views:
+        if self.arguments.dropout_masks == "independent":
+            return all_columns(self, batch)
         input_ids, mask, roles = with_positive(batch)
-        if self.arguments.dropout_masks == "identical":
-            views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
-            for column in range(len(roles)):  # every pass but the last puts the random state back
-                with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
-                    views.append(self.encoder(input_ids[:, column], mask[:, column]))
-            z = torch.stack(views, dim=1)
-        else:  # one call over all N x S sentences
-            z = self.encoder(input_ids.flatten(0, 1), mask.flatten(0, 1)).unflatten(0, (-1, len(roles)))
-        return Views({"encoder": z}, roles)
+        views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
+        for column in range(len(roles)):  # every pass but the last puts the random state back
+            with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
+                views.append(self.encoder(input_ids[:, column], mask[:, column]))
+        return Views({"encoder": torch.stack(views, dim=1)}, roles)
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        arguments, z = self.arguments, views.by_role()
-        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
-        terms = {"info_nce": info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)}
-        if arguments.mlm_weight:
-            terms["mlm"] = arguments.mlm_weight * self.masked_lm(batch)
+        terms = {"info_nce": contrast(views, self.arguments)}
+        if self.arguments.mlm_weight:
+            terms["mlm"] = self.arguments.mlm_weight * self.masked_lm(batch)
         return terms
 
     def masked_lm(self, batch: Batch) -> Tensor:
@@ -87,6 +83,20 @@ class SimCSE(Method):
         chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
         return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
+
+
+def all_columns(method: Method, batch: Batch) -> Views:
+    """What `method.read` gives of all N x S sentences in one call, a sentence without a positive twice."""
+    input_ids, mask, roles = with_positive(batch)
+    vectors = method.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
+    return Views({name: z.unflatten(0, (-1, len(roles))) for name, z in vectors.items()}, roles)
+
+
+def contrast(views: Views, arguments: Any, **more: Any) -> Tensor:
+    """InfoNCE of anchors and positives, with the hard negatives where there are some; more: of `losses.info_nce`."""
+    z = views.by_role()
+    more |= {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+    return info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **more)
 
 
 def both_views(batch: Batch) -> tuple[Tensor, Tensor]:
