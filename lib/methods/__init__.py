@@ -67,8 +67,6 @@ class MethodSpec:
         return cls(tuple(names))
 
     def argument_names(self) -> list[str]:
-        if doubled := next((name for name in self.names if self.names.count(name) > 1), ""):
-            raise ConfigError(f"method {doubled!r} is put around itself: name it once.")
         names = [field.name for method in self.names for field in fields(REGISTRY[method].Arguments)]
         if doubled := min((name for name in names if names.count(name) > 1), default=""):
             raise ConfigError(f"methods {', '.join(self.names)} share the argument {doubled}: they cannot be combined.")
