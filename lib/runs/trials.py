@@ -113,11 +113,6 @@ class Trial:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def twins(first: Mapping[tuple[Any, int], Trial]) -> Callable[[int], dict[str, Trial]]:
-    """What a method with two encoders starts from, for `Plan.add`: SimCSE I and SimCSE II of `first`, with the same seed."""
-    return lambda seed: {"backbone": first["SimCSE I", seed], "second_backbone": first["SimCSE II", seed]}
-
-
 def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict[str, Any]]:
     """Variants for `Plan.add`: one for each value of a parameter, each value once, numbers in rising order."""
     values = list(dict.fromkeys(values))

@@ -24,8 +24,8 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
         {name}              in a text, and in the name of the row, which knows the row's own values too
         if                  of a row or a table, left out unless the parameter it names is anything but empty or 0, or, as
                             `value in name`, unless the list has the value; several conditions stand in a list
-    `shared` holds anchors, and what is checked: `methods` that the tables are for, and `chosen_on`, the parameter with seeds
-    for choosing, which no list in `scored_on` shares.
+    `shared` holds anchors, and what is checked: `methods` that the tables are for; `chosen_on`, the parameter with seeds for
+    choosing, which no list in `scored_on` shares; parameters that are to be `above_0`.
 
     Args:
         computed: further names that the file may use.
@@ -42,6 +42,8 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
         seeds, *others = (given[one] for one in shared["scored_on"])
         chosen_on = given[name] if isinstance(given[name], list) else [given[name]]
         check_seeds(seeds, chosen_on, name, others=itertools.chain(*others))
+    for name in shared.get("above_0", []):
+        check_range(name, given[name], 0, above=True)
     for name, place in re.findall(r"\$(\w+)\[([1-9])\]", text):
         count = int(place) + 1
         check_range(f"the number of {name}", len(given[name]), count, count)
