@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from lib.checks import ConfigError, DataError
+from lib.checks import ConfigError
 from lib.data import round_trip
 from lib.data.corpus import ROLES, Corpus
 
@@ -40,18 +40,6 @@ def check(name: str) -> None:
     if augmentation.startswith("round_trip"):
         for model in arguments:
             round_trip.load(model)
-
-
-def usable(name: str, substitute: str) -> str:
-    """`name` if it passes `check`. If a model cannot be loaded, the substitute (unless empty), and a line says why."""
-    try:
-        check(name)
-        return name
-    except DataError as error:
-        if not substitute:
-            raise
-        print(f"{error} Here: {substitute}.")
-        return substitute
 
 
 def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:

@@ -21,7 +21,7 @@ from lib.methods.mlm import MLM
 from lib.methods.msse import MSSE
 from lib.methods.simcse import SimCSE
 from lib.methods.sscl import SSCL
-from lib.methods.three_r import ThreeRVariants
+from lib.methods.three_r import ThreeR
 from lib.methods.tncse import TNCSE
 
 REGISTRY: dict[str, type[Method]] = {
@@ -37,7 +37,7 @@ REGISTRY: dict[str, type[Method]] = {
     "msse": MSSE,
     "simcse": SimCSE,
     "sscl": SSCL,
-    "three_r": ThreeRVariants,
+    "three_r": ThreeR,
     "tncse": TNCSE,
 }
 
@@ -67,8 +67,6 @@ class MethodSpec:
         return cls(tuple(names))
 
     def argument_names(self) -> list[str]:
-        if doubled := next((name for name in self.names if self.names.count(name) > 1), ""):
-            raise ConfigError(f"method {doubled!r} is put around itself: name it once.")
         names = [field.name for method in self.names for field in fields(REGISTRY[method].Arguments)]
         if doubled := min((name for name in names if names.count(name) > 1), default=""):
             raise ConfigError(f"methods {', '.join(self.names)} share the argument {doubled}: they cannot be combined.")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from lib.checks import ConfigError
@@ -89,6 +90,7 @@ class Method(nn.Module):
         super().__init__()
         self.encoder, self.arguments = encoder, arguments
         self.training_head: nn.Module | None = None
+        self.register_buffer("step", torch.tensor(0))  # steps that were taken
 
     @classmethod
     def needs(cls, arguments: Any) -> Needs:
@@ -133,7 +135,8 @@ class Method(nn.Module):
         return {}
 
     def after_step(self) -> None:
-        """Moving averages and queues, after the optimiser's step."""
+        """After the optimiser's step: counts it; a subclass moves averages and queues."""
+        self.step += 1
 
     def provenance(self) -> dict[str, str]:
         """What a reader of the run must know of the parts that its configuration names only indirectly."""
@@ -152,34 +155,32 @@ class Method(nn.Module):
             save_training_head(Path(folder), self.training_head)
 
 
-class Wrapper(Method):
-    """A method around another one: by itself it changes nothing.
+class Wrapper(nn.Module):
+    """A method around another one. All that a method has and this one does not define is the inner method's: by itself it
+    changes nothing.
 
     A subclass changes the views between the stages: in `project` before or after the inner method's heads, or in
     `loss`. Its terms and those of the inner method have different names, and so have their arguments.
     """
 
-    def __init__(self, inner: Method, arguments: Any) -> None:
-        nn.Module.__init__(self)
+    Arguments: ClassVar[type]
+    without_saved_heads: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, inner: Method | Wrapper, arguments: Any) -> None:
+        super().__init__()
         self.inner, self.arguments = inner, arguments
 
-    @property
-    def encoder(self) -> SentenceEncoder:
-        return self.inner.encoder
+    def __getattr__(self, name: str) -> Any:
+        """Asked for what is neither defined here nor a part of this module."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name)
 
     @classmethod
     def needs(cls, arguments: Any, inner: Needs) -> Needs:
         """The inner method's needs; a subclass adds its own, or refuses them with ConfigError."""
         return inner
-
-    def names(self) -> tuple[str, ...]:
-        return self.inner.names()
-
-    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        return self.inner.read(input_ids, attention_mask)
-
-    def embed(self, batch: Batch) -> Views:
-        return self.inner.embed(batch)
 
     def project(self, views: Views) -> Views:
         return self.inner.project(views)
@@ -187,28 +188,12 @@ class Wrapper(Method):
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         return self.inner.loss(views, batch)
 
+    forward = Method.forward
+
     def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
         inside = {id(p) for p in self.inner.parameters()}
         around = [p for p in self.parameters() if id(p) not in inside]
         return self.inner.parameter_groups(config) + decayed_by_shape(around, config.weight_decay)
-
-    def logged(self) -> dict[str, float]:
-        return self.inner.logged()
-
-    def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
-        return self.inner.row_data(corpus, max_length)
-
-    def after_step(self) -> None:
-        self.inner.after_step()
-
-    def provenance(self) -> dict[str, str]:
-        return self.inner.provenance()
-
-    def kept(self) -> nn.ModuleDict:
-        return self.inner.kept()
-
-    def save(self, folder: str | os.PathLike) -> None:
-        self.inner.save(folder)
 
 
 def check_some_weight(arguments: Any, *weights: str) -> None:

@@ -1,32 +1,22 @@
 """InfoCSE (Wu et al. 2022, arXiv 2210.06432), joint training: SimCSE, and an auxiliary network that has to predict
 masked tokens and sees what the encoder knows of the sentence only in the [CLS] vector.
 
-The first stage, which trains encoder and auxiliary head together, is method `mlm` (see STAGE_ONE). With
+The first stage, which trains encoder and auxiliary head together, is method `mlm` (`stage 1` in params/variants/infocse.yaml). With
 rtd_weight it is also DiffCSE (Table 12). Where paper and code disagree, the defaults are the authors' script for base.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability, check_range, check_seeds
+from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
-from lib.encoders import SentenceEncoder, packed
-from lib.encoders.heads import (
-    LATE_LAYER_STARTS,
-    LATE_LAYERS,
-    MLM_HEAD_STARTS,
-    MODEL_FILES,
-    count_early_layers,
-    late_layers,
-    mlm_head,
-)
+from lib.encoders import SentenceEncoder, heads, packed
 from lib.encoders.sentence_encoder import in_mode
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Needs, Views, check_some_weight
@@ -34,64 +24,6 @@ from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view
 from lib.methods.gradient_norms import GradientNorms
 from lib.methods.simcse import both_views
 from lib.methods.token_masking import TokenMasking
-
-STAGE_ONE = {  # what RunConfig takes for the first stage: Condenser's own settings, but for batch, text and steps
-    "method": "mlm",
-    "condenser_weight": 1.0,
-    "whole_words": True,
-    "max_length": 128,
-    "learning_rate": 1.0e-4,
-    "warmup_ratio": 0.1,
-    "weight_decay": 0.01,
-}
-
-ABLATIONS = {  # what Tables 4 to 6 change, and where paper and code, or two scripts, disagree
-    "head: copies of the top layers (Table 4)": {"head": "top_layers"},
-    "head: new layers that hand on averages": {"head": "random"},
-    "without L_aux (Table 5)": {"auxiliary_weight": 0.0},
-    "without L_cl (Table 5)": {"contrastive_weight": 0.0},
-    "frozen layers trained (Table 6)": {"detach": False},
-    "[MASK] only (paper)": {"mask_only": True},
-    "one masked copy (paper)": {"auxiliary_copies": "first"},
-    "sum over the masked tokens (Eq. 5)": {"auxiliary_reduction": "sum"},
-    "dropout in the frozen layers (large script)": {"frozen_dropout": True},
-    "tanh layer": {"projection": "train_only"},
-    "no projection": {"projection": "none"},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. Without
-    steps of stage 1 there is none.
-
-    Raises:
-        ConfigError: there are no seeds, or one of ablation_seeds is among them.
-    """
-    check_seeds(parameters["seeds"], parameters["ablation_seeds"], "ablation_seeds", others=parameters["rtd_seeds"])
-    rate, share, weight = (parameters[name] for name in ("learning_rate", "auxiliary_probability", "auxiliary_weight"))
-    simcse = {"method": "simcse", "projection": parameters["projection"]}
-    diffcse = simcse | {"method": "diffcse"} | {name: parameters[name] for name in ("rtd_weight", "generator")}
-    ours, alone = "InfoCSE", {"rtd_weight": 0.0}
-    size, steps = parameters["stage_one_batch"], parameters["stage_one_steps"]
-    check_range("stage_one_steps", steps, 0)
-    text = {"corpus": parameters["stage_one_corpus"], "corpus_size": steps * size, "batch_size": size}
-    first = {"stage 1 alone": STAGE_ONE | text | {"max_steps": steps, "eval_every": steps}}
-    switches = {(ours, name): alone | change for name, change in ({"given": {}} | ABLATIONS).items()}
-    shares, weights = {share, *parameters["mask_rates"]}, {0.0, weight, *parameters["auxiliary_weights"]}
-    return {
-        "stage 1": first if steps else {},
-        "Table 2": {"SimCSE": simcse, ours: alone},
-        "Table 12": {"DiffCSE": diffcse, "InfoCSE + RTD": {}},
-        "Tables 4 to 6": switches | {("SimCSE", "MLM on the encoder, weight 0.1"): simcse | {"mlm_weight": 0.1}},
-        "Table 7": {(ours, f"mask rate {one:.0%}"): alone | {"auxiliary_probability": one} for one in sorted(shares)},
-        "Table 8": {(ours, f"λ = {one:g}"): alone | {"auxiliary_weight": one} for one in sorted(weights)},
-        "choice": {
-            (name, f"rate {one}"): change | {"learning_rate": one}
-            for name, change in {"SimCSE": simcse, "DiffCSE": diffcse, ours: alone}.items()
-            if name != "DiffCSE" or parameters["rtd_seeds"]
-            for one in sorted({rate, *parameters["learning_rates"]})
-        },
-    }
 
 
 @dataclass(frozen=True)
@@ -104,8 +36,8 @@ class InfoCSEArguments(DiffCSEArguments):
     auxiliary_reduction: Literal["mean", "sum"] = "mean"  # over masked tokens (code), or their sum per sentence (Eq. 5)
     early_layers: Count = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
     late_layers: PositiveCount = 2
-    head: Literal[tuple(LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
-    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
+    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
+    lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
     swap_every: Count = 0  # every so many steps, L_aux also with another sentence's vector; 0: never; changes no weight
@@ -133,8 +65,8 @@ class InfoCSE(DiffCSE):
         needs = super().needs(arguments)
         if not arguments.auxiliary_weight:
             return needs
-        files = {*needs.files} | ({MODEL_FILES} if arguments.lm_head == "pretrained" else set())
-        files |= {LATE_LAYERS} if arguments.head == "pretrained" else set()
+        files = {*needs.files} | ({heads.MODEL_FILES} if arguments.lm_head == "pretrained" else set())
+        files |= {heads.LATE_LAYERS} if arguments.head == "pretrained" else set()
         more = {"passes": needs.passes + 1, "further_layers": arguments.late_layers}
         return replace(needs, files=tuple(sorted(files)), **more)
 
@@ -148,7 +80,6 @@ class InfoCSE(DiffCSE):
             )
             self.gradients = GradientNorms()
         self.swapped: dict[str, float] = {}
-        self.register_buffer("step", torch.tensor(0))
 
     def embed(self, batch: Batch) -> Views:
         """Captured for L_aux: the logits [M, V] of the masked tokens, and their labels [M]."""
@@ -184,11 +115,8 @@ class InfoCSE(DiffCSE):
         values, self.swapped = self.gradients.values() | self.swapped, {}
         return values
 
-    def after_step(self) -> None:
-        self.step += 1
-
     def provenance(self) -> dict[str, str]:
-        return {} if self.auxiliary is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
+        return {} if self.auxiliary is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
 
 @dataclass(frozen=True)
@@ -217,10 +145,10 @@ class AuxiliaryNetwork(nn.Module):
         super().__init__()
         check_reads_cls(encoder, "the auxiliary network")
         backbone = encoder.backbone
-        early = count_early_layers(backbone, arguments.early_layers)
+        early = heads.count_early_layers(backbone, arguments.early_layers)
         advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
-        self.lm_head = mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
-        self.late = late_layers(backbone, arguments.late_layers, arguments.head)
+        self.lm_head = heads.mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
+        self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]
         self.detach, self.frozen_dropout, self.precision = arguments.detach, arguments.frozen_dropout, encoder.precision

@@ -2,94 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from lib.checks import ConfigError, Count, check_choice, check_range, check_seeds
-from lib.data import augment
-from lib.encoders import SentenceEncoder, ensemble, packed
+from lib.checks import ConfigError, Count
+from lib.encoders import SentenceEncoder, packed
 from lib.encoders.packed import AttentionInputs
 from lib.methods.base import Views
 from lib.methods.tncse import TNCSE, TNCSEArguments
-
-TNCSE_TERMS = {"cross_attention_layers": 0, "coin": False}
-CONTROLS = {
-    "NCE": TNCSE_TERMS | {"icnce_weight": 0.0, "ictm_weight": 0.0},  # nothing between the encoders: each is trained on
-    "TNCSE": TNCSE_TERMS,
-}
-TERMS = ("NCE", "ICNCE", "ICTM")
-
-
-def variants(parameters: Mapping[str, Any], rows: int) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. A table
-    that the parameters leave out is empty.
-
-    rows: of the corpus, without added sentences. "twins": the encoders of stage 1. "Table VIII": settings -> text, of both
-    stages. "choice" and "choice, student": the trials of rates.
-
-    Raises:
-        ConfigError: a list of the wrong length, an unknown term, or `choice_seed` among the seeds. EncoderError: no such
-            third encoder, or one of another size.
-    """
-    check_seeds(parameters["seeds"], [parameters["choice_seed"]])
-    for name in ("views", "substitutes", "first_learning_rates"):
-        check_range(f"the number of {name}", len(parameters[name]), 2, 2)
-    for term in (term for name in parameters["loss_terms"] for term in name.split("+")):
-        check_choice("a term of loss_terms", term, TERMS)
-    if parameters["third"]:  # refused where it is missing, or of another size
-        ensemble.EncoderSum([SentenceEncoder.from_pretrained(parameters[name]) for name in ("backbone", "third")])
-    rate, nce_rate, student_rate = (parameters[f"{name}learning_rate"] for name in ("", "nce_", "student_"))
-    first_rates, chooses = parameters["first_learning_rates"], bool(parameters["learning_rates"])
-    rates = sorted({rate, *parameters["learning_rates"]} if chooses else {})
-    student_rates = sorted({student_rate, *parameters["student_learning_rates"]} if chooses else {})
-    simcse = {"method": "simcse", "schedule": "linear"}
-    student = simcse | {"method": "distill", "teacher": parameters["backbone"]}
-    views = [augment.usable(*both) for both in zip(parameters["views"], parameters["substitutes"], strict=True)]
-    twins = {
-        name: simcse | {"augmentation": view, "learning_rate": first_rate}
-        for name, view, first_rate in zip(("SimCSE I", "SimCSE II"), views, first_rates, strict=True)
-    }
-    both = {"TNCSE": TNCSE_TERMS, "JTCSE": {}}
-    base, task = parameters["corpus"].partition("+")[0], parameters["added_task"]
-    more = {"corpus": f"{base}+{task}"}
-    steps = parameters["epochs"] * ceil(rows / parameters["batch_size"])
-    texts = {
-        "given": {"corpus": base},
-        f"with {task}, as many steps": more | {"max_steps": steps},
-        f"with {task}, one pass": more,
-    }
-    return {
-        "stage 1": {"SimCSE": simcse | {"learning_rate": first_rates[0]}} | twins,
-        "twins": twins,
-        "stage 2": {"NCE": CONTROLS["NCE"] | {"learning_rate": nce_rate}} | both,
-        "student": {"JTCSE D": student | {"learning_rate": student_rate}},
-        "both": both,
-        "Table VIII": texts if task else {},
-        "Table IX": {
-            ("JTCSE", f"{n} layers"): {"cross_attention_layers": n} for n in sorted(parameters["layer_counts"])
-        },
-        "Table X": {
-            ("JTCSE", name): {f"{term.lower()}_weight": 0.0 for term in TERMS if term not in name.split("+")}
-            for name in parameters["loss_terms"]
-        },
-        "Figure 8": {
-            (name, f"{n} LayerNorms removed"): change
-            | {"layer_norms_removed": n, "pooler_from": "" if n else parameters["pooler_from"]}
-            for n in parameters["layer_norm_counts"]
-            for name, change in both.items()
-        },
-        "choice": {
-            (name, f"rate {one}"): change | {"learning_rate": one}
-            for name, change in {"NCE": CONTROLS["NCE"], "JTCSE": {}}.items()
-            for one in rates
-        },
-        "choice, student": {("JTCSE D", f"rate {one}"): student | {"learning_rate": one} for one in student_rates},
-    }
 
 
 @dataclass(frozen=True)
@@ -121,7 +44,6 @@ class JTCSE(TNCSE):
             twin.check_attention(self.layers)
         # drawn while all processes share one random state; the coin then depends on the step alone
         self.register_buffer("coin_seed", torch.randint(2**31, ()))
-        self.register_buffer("step", torch.tensor(0))
 
     @property
     def _has_branch(self) -> bool:
@@ -148,9 +70,6 @@ class JTCSE(TNCSE):
         """The coin of this step; False is R = 1 of Eq. 12."""
         generator = torch.Generator().manual_seed(int(self.coin_seed) + int(self.step))
         return bool(torch.rand((), generator=generator, device="cpu") < 0.5)
-
-    def after_step(self) -> None:
-        self.step += 1
 
     def cross_attention(self, inputs1: AttentionInputs, inputs2: AttentionInputs) -> tuple[Tensor, Tensor]:
         """c_I and c_II [n, D], n rows of this process: each encoder's [CLS] attends with its own queries and keys to

@@ -6,15 +6,14 @@ added to other methods, see lib.methods.attention_term.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
 from torch import Tensor
 
-from lib.checks import ConfigError, Count, NonNegative, Positive, Probability, check_seeds
+from lib.checks import ConfigError, Count, NonNegative, Positive, Probability
 from lib.data import Batch
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
@@ -23,63 +22,6 @@ from lib.losses import info_nce, positives_only
 from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.momentum import MomentumQueue
-
-_SIMCSE = {"queue_size": 0, "negatives": "in_batch", "positive_in_denominator": True}  # its contrastive loss
-# Table 3: name -> arguments that differ from miCSE's
-COMPONENTS = {
-    "SimCSE": _SIMCSE | {"ami_weight": 0.0},
-    "SimCSE + AMI": _SIMCSE,
-    "SimCSE + MoCo": {"ami_weight": 0.0},
-    "miCSE": {},
-}
-# Table 2: name -> method and reading that the attention term is added to
-OTHER_METHODS = {
-    "CT": {"method": "ct", "pooling": "mean"},
-    "Mirror-BERT ([CLS])": {"method": "mirror_bert"},
-    "Mirror-BERT (avg.)": {"method": "mirror_bert", "pooling": "mean"},
-    "SimCSE": _SIMCSE,
-}
-# Table 4, lower half, and Figure 9
-WITHOUT_NEGATIVES = {name: COMPONENTS[name] | {"negatives": "none"} for name in ("SimCSE", "SimCSE + AMI")}
-# What the paper's text says where the authors' code does otherwise: name -> arguments
-PAPER_READINGS = {
-    "head pairs, layers apart (paper)": {"slicing": "head_pairs"},
-    "real tokens only (paper)": {"padded_queries": False},
-    "no batch factor (paper)": {"valid_fraction_factor": False},
-    "positive not in the denominator (Eq. 2)": {"positive_in_denominator": False},
-    "negatives of the own view besides (Eq. 2)": {"positive_in_denominator": False, "negatives": "own_view"},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own. In "trials"
-    stands a table of settings for each method. A table that the parameters leave out is empty.
-
-    Raises:
-        ConfigError: `choice_seed` among the seeds.
-    """
-    check_seeds(parameters["seeds"], [parameters["choice_seed"]])
-    tables: dict[str, dict[Any, dict[str, Any]]] = {"Table 3": COMPONENTS, "choice": {}, "trials": {}}
-    tables |= {"Table 4": {}, "Table 2": {}, "switches": {}}
-    ami, weights = "SimCSE + AMI", sorted({parameters["ami_weight"], *parameters["ami_weights"]})
-    if parameters["ami_weights"]:
-        tables["choice"] = {(ami, f"weight {weight:g}"): COMPONENTS[ami] | {"ami_weight": weight} for weight in weights}
-        tables["choice"]["SimCSE"] = COMPONENTS["SimCSE"]
-    for name in ("SimCSE", ami):
-        tables["trials"][name] = {
-            f"{epochs} epochs, rate {rate:g}": COMPONENTS[name] | {"epochs": epochs, "learning_rate": rate}
-            for epochs in parameters["trial_epochs"]
-            for rate in sorted(parameters["trial_rates"])
-        }
-    if parameters["ablation_size"]:
-        tables["Table 4"] = WITHOUT_NEGATIVES
-        term = {one.name: parameters[one.name] for one in fields(AMIArguments) if one.name in parameters}
-        for name, change in OTHER_METHODS.items():
-            for weight in sorted({0.0, *parameters["term_weights"]}):
-                tables["Table 2"][name, f"λ = {weight:g}"] = term | change | {"ami_weight": weight}
-        readings = {"as in the code": {}} | PAPER_READINGS
-        tables["switches"] = {(ami, name): COMPONENTS[ami] | change for name, change in readings.items()}
-    return tables
 
 
 @dataclass(frozen=True)
@@ -138,6 +80,7 @@ class MiCSE(Method):
 
         ESimCSE, whose code the authors build on, lets it follow just before the optimiser's step; here just after.
         """
+        super().after_step()
         if self.queue is None:
             return
         self.queue.follow(self.encoder)

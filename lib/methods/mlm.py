@@ -4,89 +4,18 @@ which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor
 
-from lib import paths
-from lib.checks import (
-    Checked,
-    ConfigError,
-    Count,
-    EncoderError,
-    NonNegative,
-    PositiveCount,
-    PositiveProbability,
-    check_choice,
-    check_range,
-)
-from lib.data import Batch, load_corpus
-from lib.encoders import SentenceEncoder, packed
-from lib.encoders.heads import (
-    LATE_LAYER_STARTS,
-    LATE_LAYERS,
-    MLM_HEAD_STARTS,
-    MODEL_FILES,
-    count_early_layers,
-    late_layers,
-    mlm_head,
-    save_mlm_head,
-)
+from lib.checks import Checked, Count, EncoderError, NonNegative, PositiveCount, PositiveProbability
+from lib.data import Batch
+from lib.encoders import SentenceEncoder, heads, packed
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.token_masking import TokenMasking
-
-POOLINGS = ("cls", "mean", "first_last_mean", "embeddings_last_mean")  # without saved parts
-SHARED = "profile data_dir pooling precision dev_task".split()  # parameters of pre-training and of SimCSE after it
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the notebook that makes a backbone trains, by parameters that differ from its own: "all" of its pre-training, in
-    "pre-training" name -> those of this encoder; "SimCSE": all parameters of SimCSE afterwards.
-
-    Raises:
-        ConfigError: a parameter that would only be refused after hours.
-    """
-    check_choice("method", parameters["method"], ("mlm",))
-    check_choice("pooling", parameters["pooling"], POOLINGS)
-    check_choice("dev_task", parameters["dev_task"], ("demo", "STS-B"))  # the embedding is watched on its dev pairs
-    check_range("tuning_learning_rate", parameters["tuning_learning_rate"], 0, 1, above=True)
-    check_range("the number of seeds", len(parameters["seeds"]), 1)
-    for name in parameters["comparisons"]:
-        check_choice("comparison", name, ("no late head", "random start"))
-    is_ready = bool(parameters["backbone"])
-    longest, positions = parameters["max_length"], parameters["max_positions"]
-    if longest > positions and not is_ready:
-        raise ConfigError(f"max_length {longest} is more than max_positions {positions}.")
-    if parameters["export_folder"]:
-        folder = paths.expanded(parameters["export_folder"])
-        if folder.exists():
-            raise ConfigError(f"export_folder {folder} exists: choose another one.")
-        paths.check_writable(folder.parent)
-    ours = parameters["trained_name"]
-    if ours in ("", "averaging start", "random start", Path(parameters["backbone"]).name):
-        raise ConfigError(f"trained_name {ours!r}: choose another name, it must tell the encoder from its start.")
-    size = parameters["tuning_size"]
-    size = size or len(load_corpus(parameters["tuning_corpus"], paths.data_dir(parameters["data_dir"])))
-    check_range("tuning_size", size, 64)  # a batch of SimCSE
-    rows = {"corpus_seed": 0}  # `seed` draws no rows here
-    trained = {ours: rows}
-    for name in parameters["comparisons"]:
-        if name == "no late head":
-            trained[f"{ours}, {name}"] = rows | {"condenser_weight": 0.0}
-        elif not is_ready:  # a ready encoder has no twin with random weights
-            trained[f"{ours}, {name}"] = rows
-    tuning = {name: parameters[name] for name in SHARED} | {"method": "simcse", "max_length": min(32, longest)}
-    tuning |= {"corpus": parameters["tuning_corpus"], "corpus_size": size, "eval_every": max(1, size // 64 // 6)}
-    heads = {"lm_head": "fresh"} if is_ready else {"backbone": "demo", "lm_head": "pretrained"}  # a stand-in
-    return {
-        "all": heads | {"dropout": 0.0},
-        "pre-training": trained,
-        "SimCSE": tuning | {"learning_rate": parameters["tuning_learning_rate"]},
-    }
 
 
 @dataclass(frozen=True)
@@ -96,8 +25,8 @@ class MLMArguments(Checked):
     condenser_weight: NonNegative = 0.0  # weight of the late head's loss; 1 in Condenser, 0 is plain BERT
     early_layers: Count = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
     late_layers: PositiveCount = 2  # layers of the late head
-    lm_head: Literal[MLM_HEAD_STARTS] = "pretrained"  # where it starts: as saved with the backbone, or new (fresh)
-    head: Literal[tuple(LATE_LAYER_STARTS)] = "random"  # the late layers' start; pretrained: saved beside the backbone
+    lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
+    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "random"  # late layers; pretrained: beside the backbone
 
 
 class MLM(Method):
@@ -114,18 +43,11 @@ class MLM(Method):
 
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:
-        reads_late_layers = arguments.condenser_weight and arguments.head == "pretrained"
-        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
-        files += (LATE_LAYERS,) if reads_late_layers else ()
-        return Needs(
-            passes=1,
-            further_layers=arguments.late_layers if arguments.condenser_weight else 0,
-            files=files,
-            sentence_views=False,
-            splits_long_rows=True,
-            groups_lengths=True,
-            keeps_last=True,
-        )
+        files = (heads.MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
+        files += (heads.LATE_LAYERS,) if arguments.condenser_weight and arguments.head == "pretrained" else ()
+        layers = arguments.late_layers if arguments.condenser_weight else 0
+        rows = {"sentence_views": False, "splits_long_rows": True, "groups_lengths": True, "keeps_last": True}
+        return Needs(passes=1, further_layers=layers, files=files, **rows)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:
         super().__init__(encoder, arguments)
@@ -133,11 +55,11 @@ class MLM(Method):
         if not packed.supports(backbone):
             raise EncoderError("method mlm needs a backbone loaded with fused attention (attention='sdpa').")
         advice = "set lm_head to fresh, or take a backbone that has one"
-        self.lm_head = mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
+        self.lm_head = heads.mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
         self.late, self.early = None, 0
         if arguments.condenser_weight:
-            self.early = count_early_layers(backbone, arguments.early_layers)
-            self.late = late_layers(backbone, arguments.late_layers, arguments.head)
+            self.early = heads.count_early_layers(backbone, arguments.early_layers)
+            self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.masking = TokenMasking(encoder, probability=arguments.mlm_probability, whole_words=arguments.whole_words)
 
     def embed(self, batch: Batch) -> Views:
@@ -171,9 +93,9 @@ class MLM(Method):
         return terms
 
     def provenance(self) -> dict[str, str]:
-        return {} if self.late is None else {"late_layers_start": LATE_LAYER_STARTS[self.arguments.head]}
+        return {} if self.late is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
     def save(self, folder: str | os.PathLike) -> None:
         """The encoder with its MLM head, and the late layers beside it."""
         self.encoder.save(folder)
-        save_mlm_head(Path(folder), self.encoder.backbone, self.lm_head, self.late)
+        heads.save_mlm_head(Path(folder), self.encoder.backbone, self.lm_head, self.late)

@@ -8,123 +8,24 @@ and a term that the paper does not have (an estimate of mutual information betwe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
 from torch import Tensor, nn
 
-from lib import paths
-from lib.checks import (
-    Checked,
-    ConfigError,
-    Count,
-    NonNegative,
-    Positive,
-    PositiveCount,
-    check_choice,
-    check_range,
-    check_seeds,
-)
-from lib.data import Batch, load_corpus
+from lib.checks import Checked, ConfigError, Count, NonNegative, Positive, PositiveCount
+from lib.data import Batch
 from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
-from lib.losses import dimension_contrast, info_nce, token_reconstruction
+from lib.losses import dimension_contrast, token_reconstruction
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
 from lib.methods.base import Method, Needs, Views, check_some_weight
 from lib.methods.gradient_norms import GradientNorms
-from lib.methods.simcse import with_positive
-
-ABLATIONS = {  # Table 4; the last is contrast on the same views, without the layer that SimCSE trains with
-    "MSSE w/o DCM": {"dimension_weight": 0.0},
-    "MSSE w/o ICM": {"reconstruction_weight": 0.0},
-    "MSSE w/o NCE": {"nce_weight": 0.0},
-    "MSSE w/o DCM and ICM": {"dimension_weight": 0.0, "reconstruction_weight": 0.0},
-}
-# where paper and code differ, or the paper can be read in several ways
-SWITCHES = {f"L_DCM by {name}": {"dimension_reduce": name} for name in REDUCTIONS} | {
-    "columns not centred": {"dimension_normalise": "l2"},
-    "code: means, weights 2 and 0.05": {
-        "dimension_reduce": "means",
-        "diagonal_weight": 2.0,
-        "off_diagonal_weight": 0.05,
-    },
-    "code: linear layer": {"projection": "linear"},
-    "code: weights 0.2 and 1": {"dimension_weight": 0.2, "reconstruction_weight": 1.0},
-    "decoder that sees no words": {"decoder": "positionwise"},
-    "sum over the tokens (Eq. 9)": {"reconstruction_reduce": "sum"},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> parameters that differ from its own, by method, by (method, settings), or, in
-    "switches", Figures 7 and 8 and Table 6, by the settings of MSSE.
-
-    Raises:
-        ConfigError: a seed of ablation_seeds is among the others; a weight is 0; the triples are neither pairs nor triples.
-    """
-    given = dict(parameters)
-    others = [*given["chosen_seeds"], *given["few_shot_seeds"], *given["supervised_seeds"]]
-    check_seeds(given["seeds"], given["ablation_seeds"], "ablation_seeds", others=others)
-    for name in ("swap_every", "dimension_weight", "reconstruction_weight"):  # the ablations set the weights to 0
-        check_range(name, given[name], 0, above=True)
-    if given["supervised_seeds"]:
-        kind = load_corpus(given["triples"], paths.data_dir(given["data_dir"])).kind
-        check_choice("the kind of corpus in triples", kind, ("pairs", "triples"))
-    as_msse = {"method": "simcse", "temperature": given["temperature"]}  # with MSSE's views, pooling and rate
-    own_rate = as_msse | {"learning_rate": given["simcse_learning_rate"]}
-    simcse = own_rate | {"augmentation": "none", "pooling": "cls"}
-    rate = {"learning_rate": given["simcse_chosen_learning_rate"] or given["simcse_learning_rate"]}
-    chosen = {("SimCSE", "chosen"): simcse | rate | {"temperature": given["simcse_chosen_temperature"]}}
-    rate = {"learning_rate": given["chosen_learning_rate"] or given["learning_rate"]}
-    other = {"temperature": given["chosen_temperature"], "dimension_reduce": given["chosen_reduce"]}
-    chosen["MSSE", "chosen"] = rate | other
-    readings = {("SimCSE", "MSSE's views and pooling"): own_rate, ("SimCSE", "MSSE's rate"): as_msse}
-    rebuilt = {"code: the positive is rebuilt": {"reconstructed": "positive"}}  # without views both are one text
-    sizes, temperatures = (
-        {given["batch_size"], *given["batch_sizes"]},
-        {*given["temperatures"]} - {given["temperature"]},
-    )
-    table_6 = {f"batch {size}": {"batch_size": size} for size in sorted(sizes)}
-    table_6 |= {f"temperature {one:g}": {"temperature": one} for one in sorted(temperatures)}
-    return {
-        "Table 1": {"SimCSE": simcse, **readings, "MSSE": {}, **ABLATIONS, **chosen},
-        "chosen": chosen,
-        "switches": SWITCHES | (rebuilt if given["augmentation"] != "none" else {}),
-        "Figure 7": {f"pooling {one}": {"pooling": one} for one in (given["pooling"], *given["poolings"])},
-        "Figure 8": {f"views {one}": {"augmentation": one} for one in (given["augmentation"], *given["views"])},
-        "Table 6": table_6,
-        "choice": _tried("SimCSE", simcse, given) | _tried("MSSE", {}, given),
-        "Table 2": {"SimCSE": simcse, "MSSE": {}},
-        "Table 3": _supervised(as_msse | {"projection": "always"}, given),
-    }
-
-
-def _tried(method: str, change: Mapping[str, Any], given: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """What dev chooses rate, temperature and reduction from: (method, "0.1, rate 0.0002") -> parameters."""
-    own = "simcse_" if method == "SimCSE" else ""
-    further = [{"temperature": one} for one in given[f"{own}choice_temperatures"]]
-    if method == "MSSE":
-        further = [{"dimension_reduce": given["chosen_reduce"], **one} for one in further]
-        further = [*({"dimension_reduce": one} for one in given["choice_reduces"]), *further]
-    trials = {}
-    for values in ({}, *further):
-        new = [str(value) for name, value in values.items() if value != given[name]]
-        for rate in sorted({given[f"{own}learning_rate"], *given[f"{own}learning_rates"]}):
-            trials[method, ", ".join([*new, f"rate {rate:g}"])] = {**change, **values, "learning_rate": rate}
-    return trials
-
-
-def _supervised(simcse: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Both methods on triples."""
-    triples = {name: given[f"supervised_{name}"] for name in ("epochs", "batch_size", "learning_rate")}
-    triples |= {"corpus": given["triples"], "corpus_size": given["triples_size"]}
-    triples |= {"augmentation": "none", "warmup_ratio": 0.0}
-    return {"SimCSE": {**simcse, **triples}, "MSSE": triples}
+from lib.methods.simcse import all_columns, contrast, with_positive
 
 
 @dataclass(frozen=True)
@@ -172,10 +73,11 @@ class MSSE(Method):
 
     @classmethod
     def needs(cls, arguments: MSSEArguments) -> Needs:
-        reads_head = arguments.decoder == "denoising" and arguments.lm_head == "pretrained"
-        files = (MODEL_FILES,) if arguments.reconstruction_weight and reads_head else ()
-        layers = arguments.decoder_layers if arguments.reconstruction_weight and arguments.decoder == "denoising" else 0
-        return Needs(optional_roles=("positive", "hard_negative"), further_layers=layers, files=files)
+        needs = Needs(optional_roles=("positive", "hard_negative"))
+        if not arguments.reconstruction_weight or arguments.decoder == "positionwise":
+            return needs
+        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
+        return replace(needs, further_layers=arguments.decoder_layers, files=files)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__(encoder, arguments)
@@ -186,7 +88,6 @@ class MSSE(Method):
         self.decoder = DECODERS[arguments.decoder](encoder, arguments) if arguments.reconstruction_weight else None
         self.gradients = GradientNorms()
         self.swapped: dict[str, float] = {}
-        self.register_buffer("step", torch.tensor(0))
 
     def names(self) -> tuple[str, ...]:
         weights = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
@@ -202,12 +103,10 @@ class MSSE(Method):
         return {name: vectors[name] for name in names}
 
     def embed(self, batch: Batch) -> Views:
-        input_ids, mask, roles = with_positive(batch)
-        vectors = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
-        vectors = {name: z.unflatten(0, (-1, len(roles))) for name, z in vectors.items()}
+        views = all_columns(self, batch)
         terms = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
-        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in vectors.items()}
-        return Views(watched, roles)
+        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in views.embeddings.items()}
+        return views.replace(embeddings=watched)
 
     def project(self, views: Views) -> Views:
         if self.training_head is None:
@@ -216,17 +115,14 @@ class MSSE(Method):
         return views.replace(embeddings={**views.embeddings, **changed})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        arguments, z = self.arguments, views.by_role()
-        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
-        contrast = info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)
-        terms = {"info_nce": arguments.nce_weight * contrast}
+        arguments = self.arguments
+        terms = {"info_nce": arguments.nce_weight * contrast(views, arguments)}
         if arguments.dimension_weight:
             terms["dimension"] = arguments.dimension_weight * self.between_dimensions(**views.by_role("dimensions"))
         if self.decoder is not None:
             memory = own_rows(views.by_role("memory")["anchor"], len(batch))
-            terms["reconstruction"] = arguments.reconstruction_weight * self.rebuild(
-                memory, batch, arguments.reconstruction_reduce
-            )
+            rebuilt = self.rebuild(memory, batch, arguments.reconstruction_reduce)
+            terms["reconstruction"] = arguments.reconstruction_weight * rebuilt
         return terms
 
     def between_dimensions(self, anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
@@ -239,11 +135,8 @@ class MSSE(Method):
         return dimension_contrast(anchor, positive, **how)
 
     def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "mean") -> Tensor:
-        """L_ICM of sentences, from their vectors [N, D]: all tokens of what the encoder read, special ones too. With
-        pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing.
-
-        reduce: mean or sum over the tokens.
-        """
+        """L_ICM of sentences, from their vectors [N, D]; mean or sum over all tokens of what the encoder read, special ones
+        too. With pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing."""
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
@@ -271,9 +164,6 @@ class MSSE(Method):
     def logged(self) -> dict[str, float]:
         values, self.swapped = self.gradients.values() | self.swapped, {}
         return values
-
-    def after_step(self) -> None:
-        self.step += 1
 
 
 class DenoisingDecoder(nn.Module):

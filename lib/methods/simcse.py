@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,47 +24,6 @@ PROJECTIONS = {  # what the losses read the embeddings through
 }
 
 Projection = Literal[tuple(PROJECTIONS)]
-
-VIEWS = {  # settings -> what makes the second view in Figure 2
-    "given": {},
-    "no dropout": {"dropout": 0.0},
-    "identical masks": {"dropout_masks": "identical"},
-    "delete one word": {"augmentation": "delete_one_word"},
-}
-SWEEPS = {  # table -> the notebook's list of values, the parameter that takes them, and what they are called
-    "Table 1": ("augmentations", "augmentation", "augmentation {}"),
-    "Table 3": ("dropout_rates", "dropout", "dropout {}"),
-    "Table 6": ("projections", "projection", "projection {}"),
-    "Table 7": ("hard_negative_weights", "hard_negative_weight", "α = {:g}"),
-    "Table D.1": ("temperatures", "temperature", "temperature {}"),
-    "Table D.2": ("mlm_weights", "mlm_weight", "MLM weight {}"),
-    "batch size": ("batch_sizes", "batch_size", "batch {}"),
-}
-OTHER_ROWS = {  # of these tables: they change another parameter
-    "Table 1": {"delete one word, w/o dropout": {"augmentation": "delete_one_word", "dropout": 0.0}},
-    "Table 3": {"identical masks, dropout 0.1": {"dropout_masks": "identical", "dropout": 0.1}},
-    "Table 6": {"projection first-last avg.": {"pooling": "first_last_mean", "projection": "none"}},
-}
-
-
-def variants(parameters: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What the notebook compares: table -> settings -> parameters that differ from its own; in "choice" every combination
-    that a tuned SimCSE is chosen from, in "supervised" and "Table 7" SimCSE with labels. A table that the parameters leave
-    out is empty.
-    """
-    tables = {"Figure 2": VIEWS if parameters["figure_2_steps"] else {}, "choice": {}}
-    lists = (parameters[name] for name in ("learning_rates", "choice_epochs", "choice_batch_sizes"))
-    for rate, epochs, size in itertools.product(*lists):
-        change = {"learning_rate": rate, "epochs": epochs, "batch_size": size}
-        tables["choice"][f"rate {rate}, epochs {epochs}, batch_size {size}"] = change
-    for table, (values, name, called) in SWEEPS.items():
-        tables[table] = {called.format(value): {name: value} for value in parameters[values]}
-        tables[table] |= OTHER_ROWS.get(table, {}) if tables[table] else {}
-    taught = {"corpus": parameters["triples"], "corpus_size": parameters["triples_size"], "projection": "always"}
-    taught |= {name: parameters[f"supervised_{name}"] for name in ("epochs", "learning_rate", "batch_size")}
-    tables["supervised"] = {"given": taught}
-    tables["Table 7"] = {settings: taught | change for settings, change in tables["Table 7"].items()}
-    return tables
 
 
 @dataclass(frozen=True)
@@ -104,23 +61,19 @@ class SimCSE(Method):
             self.masking = TokenMasking(encoder, probability=arguments.mlm_probability)
 
     def embed(self, batch: Batch) -> Views:
+        if self.arguments.dropout_masks == "independent":
+            return all_columns(self, batch)
         input_ids, mask, roles = with_positive(batch)
-        if self.arguments.dropout_masks == "identical":
-            views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
-            for column in range(len(roles)):  # every pass but the last puts the random state back
-                with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
-                    views.append(self.encoder(input_ids[:, column], mask[:, column]))
-            z = torch.stack(views, dim=1)
-        else:  # one call over all N x S sentences
-            z = self.encoder(input_ids.flatten(0, 1), mask.flatten(0, 1)).unflatten(0, (-1, len(roles)))
-        return Views({"encoder": z}, roles)
+        views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
+        for column in range(len(roles)):  # every pass but the last puts the random state back
+            with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
+                views.append(self.encoder(input_ids[:, column], mask[:, column]))
+        return Views({"encoder": torch.stack(views, dim=1)}, roles)
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        arguments, z = self.arguments, views.by_role()
-        hard = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
-        terms = {"info_nce": info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **hard)}
-        if arguments.mlm_weight:
-            terms["mlm"] = arguments.mlm_weight * self.masked_lm(batch)
+        terms = {"info_nce": contrast(views, self.arguments)}
+        if self.arguments.mlm_weight:
+            terms["mlm"] = self.arguments.mlm_weight * self.masked_lm(batch)
         return terms
 
     def masked_lm(self, batch: Batch) -> Tensor:
@@ -130,6 +83,20 @@ class SimCSE(Method):
         chosen = labels != IGNORED  # the head sees these only: logits of all tokens would be the largest tensor
         hidden = self.encoder.run_backbone(masked, mask).last_hidden_state.float()
         return masked_lm(self.mlm_head(hidden[chosen]), labels[chosen])
+
+
+def all_columns(method: Method, batch: Batch) -> Views:
+    """What `method.read` gives of all N x S sentences in one call, a sentence without a positive twice."""
+    input_ids, mask, roles = with_positive(batch)
+    vectors = method.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
+    return Views({name: z.unflatten(0, (-1, len(roles))) for name, z in vectors.items()}, roles)
+
+
+def contrast(views: Views, arguments: Any, **more: Any) -> Tensor:
+    """InfoNCE of anchors and positives, with the hard negatives where there are some; more: of `losses.info_nce`."""
+    z = views.by_role()
+    more |= {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+    return info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **more)
 
 
 def both_views(batch: Batch) -> tuple[Tensor, Tensor]:

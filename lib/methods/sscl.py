@@ -4,6 +4,7 @@ over-smoothing. Facts from the authors' code."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,9 +13,8 @@ from lib.checks import ConfigError, PositiveCount, Probability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.pooling import POOLINGS
-from lib.losses import info_nce
 from lib.methods.base import Views
-from lib.methods.simcse import SimCSE, SimCSEArguments, with_positive
+from lib.methods.simcse import SimCSE, SimCSEArguments, contrast
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,7 @@ class SSCLArguments(SimCSEArguments):
     negative_layers: PositiveCount = 2  # how many layers below the last one give negatives
     layers_weight: Probability = 0.5  # of the term with them; the rest is SimCSE's
     layers_gradient: bool = True  # into the negatives too (code), or not
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dropout_masks != "independent":
-            raise ConfigError("sscl reads both views from one pass: leave dropout_masks independent.")
+    dropout_masks: Literal["independent"] = "independent"  # both views come from one pass
 
 
 class SSCL(SimCSE):
@@ -63,21 +59,11 @@ class SSCL(SimCSE):
         below = z[1:] if self.arguments.layers_gradient else z[1:].detach()
         return dict(zip(self.names(), [last, *below], strict=True))
 
-    def embed(self, batch: Batch) -> Views:
-        if not self.places:
-            return super().embed(batch)
-        input_ids, mask, roles = with_positive(batch)
-        z = self.read(input_ids.flatten(0, 1), mask.flatten(0, 1))
-        return Views({name: vectors.unflatten(0, (-1, len(roles))) for name, vectors in z.items()}, roles)
-
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        terms, arguments = super().loss(views, batch), self.arguments
+        terms = super().loss(views, batch)
         if self.places:
-            weight, both = arguments.layers_weight, [views.roles.index(role) for role in ("anchor", "positive")]
+            weight, both = self.arguments.layers_weight, [views.roles.index(role) for role in ("anchor", "positive")]
             below = [views.embeddings[f"layer {place}"][:, both].flatten(0, 1) for place in self.places]
-            z = views.by_role()
-            how = {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
-            how |= {"temperature": arguments.temperature, "queue": torch.cat(below)}
             terms["info_nce"] = (1 - weight) * terms["info_nce"]
-            terms["layers"] = weight * info_nce(z["anchor"], z["positive"], **how)
+            terms["layers"] = weight * contrast(views, self.arguments, queue=torch.cat(below))
         return terms

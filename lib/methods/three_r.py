@@ -6,16 +6,15 @@ The authors' code was not reachable. What the paper leaves open is an argument h
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability, check_choice, check_seeds
+from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability
 from lib.data.exemplars import load_pool, load_words
 from lib.encoders import ensemble
 from lib.encoders.sentence_encoder import pad
@@ -52,7 +51,8 @@ class ThreeRArguments(Checked):
 
 
 class ThreeR(Wrapper):
-    """The inner method's terms, of reduced embeddings (Eqs. 3 to 5); ThreeRVariants below has what Table 3 compares it with.
+    """The inner method's terms, of reduced embeddings (Eqs. 3 to 5); `dimensions`, `redundant_from` and `operation` are what
+    Table 3 compares it with.
 
     Per name in the inner method's Views: deviations over the anchors of all processes, one mask for all roles, one
     redundant vector, read as the inner method reads a sentence under that name; a queue's negatives are reduced like
@@ -77,17 +77,24 @@ class ThreeR(Wrapper):
             raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
         if inner.batch_norm and arguments.operation == "subtract":  # behind it, the pool's own mean is 0
             raise ConfigError("three_r subtracts nothing around a batch norm: set projection to train_only or none.")
-        return replace(inner, texts={**inner.texts, "pool": arguments.pool})
+        texts = dict(inner.texts)
+        if arguments.operation == "subtract" and arguments.redundant_from == "pool":
+            texts["pool"] = arguments.pool
+        if arguments.dimensions == "words" or arguments.redundant_from == "words":
+            texts["words"] = arguments.words
+        return replace(inner, texts=texts)
 
     def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
         super().__init__(inner, arguments)
-        self.pool = load_pool(arguments.pool)
+        self.pool, self.words = load_pool(arguments.pool), load_words(arguments.words)  # also unread ones: a typo shows
         if len(self.pool) < arguments.exemplars:
             raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
         self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
         self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
-        self.register_buffer("step", torch.tensor(0))
         self.latest: dict[str, Tensor] = {}  # what is logged of the last step
+        for name in inner.names() if arguments.dimensions == "words" else ():  # taken in the first step, and then kept
+            unknown = torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
+            self.register_buffer(f"deviation_{name}", unknown)
 
     def project(self, views: Views) -> Views:
         if self.arguments.place == "embedding":
@@ -96,42 +103,45 @@ class ThreeR(Wrapper):
 
     def reduce(self, views: Views) -> Views:
         """Views with reduced embeddings; unchanged for one sentence, the rest of an epoch, which has no deviations."""
-        if not self.has_deviations(views):
+        if self.arguments.dimensions == "batch" and len(next(iter(views.embeddings.values()))) == 1:
             return views
-        vectors = self.redundant_vectors()
-        reduced, negatives = {}, views.negatives
+        vectors, reduced, negatives = self.redundant_vectors(), {}, views.negatives
         for name, h in views.embeddings.items():  # [N, S, D]
             deviation = self.deviation(name, h[:, 0])  # of the anchors
             mask = self.mask(deviation)
-            reduced[name] = self.without(vectors[name], h, mask)
+            reduced[name] = without(h, vectors[name], mask)
             if len(reduced) == 1:
                 self.latest = {"redundant": mask.detach().mean(), "deviation": deviation.detach().mean()}
                 if negatives is not None:
                     with torch.no_grad():
-                        negatives = self.without(vectors[name], negatives, mask)
+                        negatives = without(negatives, vectors[name], mask)
         return views.replace(embeddings=reduced, negatives=negatives)
 
-    def has_deviations(self, views: Views) -> bool:
-        return len(next(iter(views.embeddings.values()))) > 1
-
     def deviation(self, name: str, anchors: Tensor) -> Tensor:
-        """sigma [D] of the anchors [N, D] (Eq. 3)."""
-        return deviations(anchors)
+        """sigma [D] of the anchors [N, D] (Eq. 3), or of the words."""
+        if self.arguments.dimensions != "words":
+            return deviations(anchors)
+        if self.get_buffer(f"deviation_{name}").isnan().any():
+            for each, h in self.read_apart(self.words).items():
+                self.get_buffer(f"deviation_{each}").copy_(deviations(h).detach())
+        return self.get_buffer(f"deviation_{name}")
 
     def mask(self, deviation: Tensor) -> Tensor:
         """[D], 1 where the deviation is below c (Section 3.2)."""
         arguments = self.arguments
+        if arguments.dimensions == "all":
+            return torch.ones_like(deviation)
         deviation = deviation if arguments.deviation_gradient else deviation.detach()
         how = {"relaxation": arguments.relaxation, "width": arguments.relaxation_width}
         return redundant_dimensions(deviation, self.threshold, **how)
 
-    def redundant_vectors(self) -> dict[str, Tensor]:
-        """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4)."""
-        return {name: h.mean(0) for name, h in self.read_apart(self.drawn()).items()}
-
-    def without(self, redundant: Tensor, h: Tensor, mask: Tensor) -> Tensor:
-        """h [..., D] without the redundant vector (Eq. 5)."""
-        return reduce_redundancy(h, redundant, mask)
+    def redundant_vectors(self) -> dict[str, Tensor | None]:
+        """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4) or of the words; None: nothing is
+        subtracted."""
+        if self.arguments.operation == "zero":
+            return dict.fromkeys(self.inner.names())
+        texts = self.words if self.arguments.redundant_from == "words" else self.drawn()
+        return {name: h.mean(0) for name, h in self.read_apart(texts).items()}
 
     def drawn(self) -> Sequence[str]:
         """The sentences of this step: drawn without replacement, the same on every process."""
@@ -164,150 +174,10 @@ class ThreeR(Wrapper):
 
     def after_step(self) -> None:
         self.inner.after_step()
-        self.step += 1
         with torch.no_grad():
             self.threshold.clamp_(0)  # a deviation is never below 0
 
 
-class ThreeRVariants(ThreeR):
-    """3R, and what its arguments `dimensions`, `redundant_from` and `operation` change of it (Table 3)."""
-
-    @classmethod
-    def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
-        needs, texts = super().needs(arguments, inner), dict(inner.texts)
-        if arguments.operation == "subtract" and arguments.redundant_from == "pool":
-            texts["pool"] = arguments.pool
-        if arguments.dimensions == "words" or arguments.redundant_from == "words":
-            texts["words"] = arguments.words
-        return replace(needs, texts=texts)
-
-    def __init__(self, inner: Method, arguments: ThreeRArguments) -> None:
-        super().__init__(inner, arguments)
-        self.words = load_words(arguments.words)  # also where it is not read: a typo shows
-        if arguments.dimensions == "words":  # taken in the first step, and then kept
-            for name in inner.names():
-                unknown = torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
-                self.register_buffer(f"deviation_{name}", unknown)
-
-    def has_deviations(self, views: Views) -> bool:
-        return self.arguments.dimensions != "batch" or super().has_deviations(views)
-
-    def deviation(self, name: str, anchors: Tensor) -> Tensor:
-        if self.arguments.dimensions != "words":
-            return super().deviation(name, anchors)
-        if self.get_buffer(f"deviation_{name}").isnan().any():
-            for each, h in self.read_apart(self.words).items():
-                self.get_buffer(f"deviation_{each}").copy_(deviations(h).detach())
-        return self.get_buffer(f"deviation_{name}")
-
-    def mask(self, deviation: Tensor) -> Tensor:
-        return torch.ones_like(deviation) if self.arguments.dimensions == "all" else super().mask(deviation)
-
-    def redundant_vectors(self) -> dict[str, Tensor | None]:
-        if self.arguments.operation == "zero":
-            return dict.fromkeys(self.inner.names())
-        if self.arguments.redundant_from == "words":
-            return {name: h.mean(0) for name, h in self.read_apart(self.words).items()}
-        return super().redundant_vectors()
-
-    def without(self, redundant: Tensor | None, h: Tensor, mask: Tensor) -> Tensor:
-        return h * (1 - mask) if redundant is None else super().without(redundant, h, mask)
-
-
-# What the notebook compares.
-
-VARIANTS: dict[str, dict[str, Any]] = {  # Table 3, with the paper's names in brackets, and what the paper leaves open
-    "set to 0, no pool (dynamic mask)": {"operation": "zero"},
-    "all dimensions (overall subtraction)": {"dimensions": "all"},
-    "mean of words (token subtraction)": {"redundant_from": "words"},
-    "dimensions by words (static identification)": {"dimensions": "words"},
-    "behind the projection": {"place": "projection"},
-    "soft mask": {"relaxation": "soft"},
-    "no gradient into the pool vector": {"redundant_gradient": False},
-    "gradient into the deviations": {"deviation_gradient": True},
-}
-NAMES = {  # of the methods in `around`
-    "supervised": "supervised SimCSE", "informin_cl": "InforMin-CL", "sscl": "SSCL", "micse": "miCSE", "infocse": "InfoCSE",
-    "msse": "MSSE", "jtcse": "JTCSE",
-}  # fmt: skip
-
-
-def inner_arguments(method: str, layers: int) -> dict[str, Any]:
-    """The arguments of a method that 3R is put around (Table 2), for a backbone of so many layers, without a stage of
-    pre-training: heads of words are new, and the projection is SimCSE's.
-
-    Raises:
-        ConfigError: a method that is not compared here.
-    """
-    half = layers // 2
-    known = {
-        "supervised": {"method": "simcse", "projection": "always"},
-        "informin_cl": {},
-        "sscl": {},
-        "micse": {"ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2},
-        "infocse": {"auxiliary_weight": 0.1, "projection": "train_only", "head": "top_layers", "lm_head": "fresh"},
-        "msse": {"lm_head": "fresh"},
-        "jtcse": {"cross_attention_layers": half},
-    }
-    check_choice("around", method, known)
-    return {"method": method} | known[method]
-
-
-def variants(parameters: Mapping[str, Any], layers: int) -> dict[str, dict[Any, dict[str, Any]]]:
-    """What the notebook compares: table -> method, or (method, settings) -> parameters that differ from its own, which are
-    those of SimCSE + 3R. "around": other methods with and without 3R; "around, twins": JTCSE, which starts from two
-    encoders of "stage 1".
-
-    layers: of the backbone.
-
-    Raises:
-        ConfigError: there are no seeds, one of ablation_seeds is among them, or another method is compared.
-    """
-    check_choice("method", parameters["method"], ["three_r(simcse)"])
-    check_seeds(parameters["seeds"], parameters["ablation_seeds"], "ablation_seeds", others=parameters["around_seeds"])
-    rate, temperature, start, k = (
-        parameters[name] for name in ("learning_rate", "temperature", "threshold", "exemplars")
-    )
-    ours, simcse = "SimCSE + 3R", {"method": "simcse"}
-    plain = {"learning_rate": parameters["plain_learning_rate"], "temperature": parameters["plain_temperature"]}
-    given = {"SimCSE": simcse | plain, ours: {}}
-    twins = zip(("SimCSE I", "SimCSE II"), ("word_repetition(0.2)", "word_deletion(0.1)"), strict=True)
-    around = {name: _around(name, parameters, layers) for name in parameters["around"]}
-    jtcse = around.pop("jtcse", {})
-    starts, thresholds = sorted({start, *parameters["starts"]}), sorted({0.0, *parameters["thresholds"]})
-    pools = dict.fromkeys([parameters["pool"], *parameters["pools"]])
-    rates = sorted({rate, plain["learning_rate"], *parameters["learning_rates"]})
-    temperatures = sorted({temperature, plain["temperature"], *parameters["choice_temperatures"]})
-    return {
-        "Table 2": given | {("SimCSE", "3R's"): simcse, (ours, "SimCSE's"): plain},
-        "stage 1": {name: simcse | plain | {"augmentation": text} for name, text in twins} if jtcse else {},
-        "around, twins": jtcse,
-        "around": {name: change for several in around.values() for name, change in several.items()},
-        "Table 3": given | {(ours, name): change for name, change in VARIANTS.items()},
-        "Table 7": {(ours, f"c from {one:g}"): {"threshold": one} for one in starts},
-        "Table 8": {(ours, f"c = {one:g}"): {"threshold": one, "threshold_rate": 0.0} for one in thresholds},
-        "Figure 4": {(ours, f"k = {one}"): {"exemplars": one} for one in sorted({k, *parameters["exemplar_counts"]})},
-        "Tables 6, 11": {(ours, f"pool {one or 'shipped'}"): {"pool": one} for one in pools},
-        "choice": {
-            (name, f"rate {one:g}" if other == temperature else f"{other}, rate {one:g}"): change
-            | {"temperature": other, "learning_rate": one}
-            for name, change in {"SimCSE": simcse, ours: {}}.items()
-            for other, one in itertools.product(temperatures, rates)
-        },
-    }
-
-
-def _around(name: str, parameters: Mapping[str, Any], layers: int) -> dict[str, dict[str, Any]]:
-    """A method of Table 2, and the same with 3R around it, if that is asked for."""
-    alone = inner_arguments(name, layers) | {"learning_rate": parameters["plain_learning_rate"]}
-    if name == "jtcse":
-        alone["learning_rate"] = parameters["joint_learning_rate"]
-    if name == "supervised":  # the temperature of SimCSE's paper, as the other methods have theirs
-        alone |= {"corpus": parameters["triples"], "corpus_size": parameters["triples_size"], "temperature": 0.05}
-        alone |= {one: parameters[f"supervised_{one}"] for one in ("learning_rate", "batch_size", "epochs")}
-    reduced = {field.name: parameters[field.name] for field in fields(ThreeRArguments) if field.name in parameters}
-    reduced |= {"place": "projection"} if name == "micse" else {}
-    both = {NAMES[name]: alone}
-    if parameters["around_both"]:
-        both[f"{NAMES[name]} + 3R"] = alone | reduced | {"method": f"three_r({alone['method']})"}
-    return both
+def without(h: Tensor, redundant: Tensor | None, mask: Tensor) -> Tensor:
+    """h [..., D] without the redundant vector (Eq. 5), or with zeros, in the dimensions of the mask."""
+    return h * (1 - mask) if redundant is None else reduce_redundancy(h, redundant, mask)

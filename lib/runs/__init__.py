@@ -7,9 +7,10 @@ from lib.runs.plan import Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
 from lib.runs.store import Run
-from lib.runs.trials import Best, Made, Trial, made_from_text, sweep
+from lib.runs.trials import Best, Made, Trial, made_from_text, ready, sweep
+from lib.runs.variants import variants
 
 __all__ = [
     "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoders", "parts", "preflight", "prepare",
-    "projected_dev", "run", "sweep",
+    "projected_dev", "ready", "run", "sweep", "variants",
 ]  # fmt: skip

@@ -18,7 +18,6 @@ from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder
-from lib.methods.jtcse import CONTROLS
 from lib.runs.prepare import Shared, encoder_name, load, preflight
 
 # paper -> the tables that compare methods
@@ -133,6 +132,12 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
     ami = {"method": "micse", "ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2}
     heads = {"head": "top_layers", "lm_head": "fresh"}
     jtcse = {"method": "jtcse", "cross_attention_layers": half}
+    nce = {
+        "cross_attention_layers": 0,
+        "coin": False,
+        "icnce_weight": 0.0,
+        "ictm_weight": 0.0,
+    }  # nothing between the two
     changes = {
         "SimCSE": {},
         "SimCSE + AMI": ami | {"queue_size": 0},
@@ -145,7 +150,7 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
         "SimCSE + 3R": {"method": "three_r(simcse)"},
         "InforMin-CL": {"method": "informin_cl"},
         "SSCL": {"method": "sscl"},
-        "NCE": jtcse | CONTROLS["NCE"],
+        "NCE": jtcse | nce,
         "TNCSE": {"method": "tncse"},
         "JTCSE": jtcse,
         "JTCSE D": {"method": "distill", "teacher": config.backbone},

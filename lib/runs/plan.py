@@ -64,7 +64,7 @@ class Plan:
         config: RunConfig,
         variants: Mapping[str | tuple[str, str], Mapping[str, Any]],
         seeds: Sequence[int],
-        after: Mapping[str, Trial | Best | Made] | Callable[[int], Mapping[str, Trial | Best | Made]] | None = None,
+        after: Mapping[str, Trial | Best | Made | tuple[Mapping[Any, Trial], Any]] | None = None,
         *,
         method: str | None = None,
         settings: str = "given",
@@ -76,8 +76,8 @@ class Plan:
         Args:
             variants: name -> parameters and arguments that differ from config's. A name is a method, or a pair (method,
                 settings); with `method` it is the settings of that method.
-            after: parameter -> what gives its value: a trial or Made, by its encoder, or Best; or a function of the seed
-                that gives such a mapping.
+            after: parameter -> what gives its value: a trial or Made, by its encoder, or Best; or a pair, trials that `add`
+                gave and the name of one: that with the same seed.
             settings: of all variants whose name does not say them.
 
         Raises:
@@ -87,7 +87,10 @@ class Plan:
         for name, change in variants.items():
             called = (method, name) if method else name if isinstance(name, tuple) else (name, settings)
             for seed in seeds:
-                starts = dict(after(seed) if callable(after) else after or {})
+                starts = {
+                    parameter: start[0][start[1], seed] if isinstance(start, tuple) else start
+                    for parameter, start in (after or {}).items()
+                }
                 try:
                     before = {parameter: start.stand_in for parameter, start in starts.items()}
                     changed = config.replace(**{"seed": seed, "corpus_seed": seed, **change, **before})

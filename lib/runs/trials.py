@@ -33,6 +33,11 @@ class Made:
     stand_in: str
 
 
+def ready(backbone: str, name: str) -> Made:
+    """A backbone that is there already; name: what tables call it."""
+    return Made(name, lambda: Path(backbone), lambda: True, backbone)
+
+
 def made_from_text(text: Corpus, **shape: Any) -> Made:
     """A start that is built from the text when it is first needed; shape: see `mini_bert.start`."""
     folder, stand_in = mini_bert.start_folder(text, **shape), str(mini_bert.stand_in(text, **shape))

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from lib.encoders import SentenceEncoder
-from lib.encoders.packed import AttentionMaps
-from lib.losses import attention_mutual_information, contrastive_tension
+from lib.losses import contrastive_tension
 from lib.methods import REGISTRY
 
 CT = REGISTRY["ct"]
@@ -43,22 +42,3 @@ def test_the_term_is_the_loss_between_the_two_encoders(backbone, negatives, requ
     expected = contrastive_tension(z1, z2, negatives=negatives)
     torch.testing.assert_close(terms["contrastive_tension"], expected)
     assert abs(expected - contrastive_tension(z2, z1, negatives=negatives)) > 1e-5  # the first encoder looks
-
-
-def test_the_attention_term_compares_the_two_encoders(tiny_bert, sentences, batch):
-    method = build(tiny_bert, ami_weight=0.5, ami_samples=20)
-    inputs = batch(method, sentences[:6])
-    torch.manual_seed(1)
-    terms = method(inputs)
-    torch.manual_seed(1)
-    ids, mask = inputs.column("anchor")
-    attention = []
-    for encoder in (method.encoder, method.twin):
-        maps = AttentionMaps((0, 1), padded_queries=True)
-        encoder(ids, mask, maps=maps)
-        attention.append(maps.probabilities())
-    valid = mask.bool()[:, None, :].expand(-1, mask.size(1), -1)
-    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(*attention, valid=valid, samples=20))
-    terms["ami"].backward()
-    for encoder in (method.encoder, method.twin):
-        assert encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()

@@ -16,13 +16,10 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from lib import runs
 from lib.checks import ConfigError
-from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.encoders.generator import Generator
 from lib.methods import REGISTRY
-from lib.runs.running import find
 
 DiffCSE, SimCSE = REGISTRY["diffcse"], REGISTRY["simcse"]
 
@@ -121,19 +118,6 @@ def test_who_gets_gradient(bert, distilbert, sentences, batch):
         assert sum(float(p.grad.abs().sum()) for p in module.parameters() if p.grad is not None) > 0
     theirs = method.replaced_tokens.discriminator.encoder.layer[0].attention.self.value.weight
     assert theirs is not method.encoder.backbone.encoder.layer[0].attention.self.value.weight
-
-
-def test_a_run_is_named_by_the_content_of_its_generator(bert, distilbert, tmp_path, corpus_file):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=bert, method="diffcse", max_length=8, batch_size=8, dev_task="none",
-        max_steps=2, method_arguments={"generator": distilbert},
-    )  # fmt: skip
-    run = runs.run(config)
-    copy = shutil.copytree(distilbert, tmp_path / "copy")
-    assert find(config.replace(generator=str(copy))).id == run.id
-    assert find(config.replace(generator=bert)) is None
-    assert set(run.provenance["checksums"]) == {"corpus", "backbone", "dev", "generator"}
-    assert run.settings == runs.run(config.replace(generator=str(copy), seed=3)).settings
 
 
 def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_roberta, tmp_path, variant):

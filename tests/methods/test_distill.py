@@ -1,7 +1,6 @@
 """Distillation as a method: the teacher's vectors beside the tokens, the term, runs."""
 
 import dataclasses
-import shutil
 
 import numpy as np
 import pytest
@@ -53,21 +52,6 @@ def prepared(method, sentences, max_length=32):
 # -- rows -----------------------------------------------------------------------------------------------------
 
 
-def test_further_columns_follow_the_rows_of_a_batch(tiny_bert, sentences):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    tokens = tokenize_corpus(Corpus("toy", (tuple(sentences[:9]),)), encoder, max_length=32)
-    extra = {"number": np.arange(9), "vector": np.arange(18, dtype=np.float32).reshape(9, 2)}
-    batch = dataclasses.replace(tokens, extra=extra).batch(np.array([7, 0, 3]))
-    assert batch.extra["number"].tolist() == [7, 0, 3]
-    vectors = batch.extra["vector"]
-    assert vectors.tolist() == [[14, 15], [0, 1], [6, 7]] and vectors.dtype == torch.float32
-    plain = tokens.batch(np.array([7, 0, 3]))
-    assert plain.extra == {} and plain.roles == batch.roles
-    assert torch.equal(batch.input_ids, plain.input_ids) and torch.equal(batch.attention_mask, plain.attention_mask)
-    vectors += 1
-    assert extra["vector"][7].tolist() == [14, 15]
-
-
 @pytest.mark.parametrize("kind", ["teacher", "twins"])
 def test_every_row_has_the_vector_of_the_teacher(kind, request, tiny_bert, sentences):
     folder = request.getfixturevalue(kind)
@@ -85,14 +69,6 @@ def test_the_teacher_reads_no_more_than_the_student(twins, tiny_bert):
         expected = ensemble.load(twins, max_length=n).encode(texts)
         np.testing.assert_allclose(vectors[n], expected, atol=1e-6)
     assert abs(vectors[8][1] - vectors[16][1]).max() > 1e-2
-
-
-def test_a_teacher_of_short_inputs_stays_at_its_length(tiny_bert, tmp_path, changed):
-    changed(tiny_bert, 1, max_length=6).save(tmp_path / "short")
-    texts = [" ".join(["a dog runs"] * 9)]
-    vectors = prepared(build(tiny_bert, tmp_path / "short"), texts).extra["teacher"]
-    np.testing.assert_allclose(vectors, ensemble.load(tmp_path / "short", max_length=6).encode(texts), atol=1e-6)
-    assert abs(vectors - ensemble.load(tmp_path / "short", max_length=32).encode(texts)).max() > 1e-2
 
 
 # -- term -----------------------------------------------------------------------------------------------------
@@ -123,9 +99,6 @@ def test_its_own_teacher_leaves_nothing_to_learn(tiny_bert, sentences):
     assert method(prepared(method, sentences[:20]).batch(np.arange(20)))["mse"] < 1e-10
 
 
-# -- what cannot be a teacher ---------------------------------------------------------------------------------
-
-
 # -- runs -----------------------------------------------------------------------------------------------------
 
 
@@ -149,17 +122,3 @@ def test_a_run_brings_the_student_to_the_teacher(kind, request, config, sentence
     assert errors[1] < 0.5 * errors[0]
     assert finished.history.mse.iloc[0] == pytest.approx(errors[0], rel=0.3)
     assert finished.history.mse.iloc[-1] < 0.5 * finished.history.mse.iloc[0]
-
-
-def test_the_name_of_a_run_follows_the_content_of_the_teacher(config, teacher, twins, tiny_bert, tmp_path, changed):
-    def name(folder):
-        return runs.prepare(config.replace(teacher=str(folder))).id
-
-    assert name(shutil.copytree(teacher, tmp_path / "moved")) == name(teacher)
-    assert name(shutil.copytree(twins, tmp_path / "moved twins")) == name(twins)
-    changed(tiny_bert, 9, pooling="mean").save(tmp_path / "another")
-    encoders = ensemble.parts(ensemble.load(twins))
-    EncoderSum(encoders, [0.7, 0.3]).save(tmp_path / "other weights")
-    EncoderSum(encoders[:1], [0.3]).save(tmp_path / "fewer")
-    folders = [teacher, twins, tmp_path / "another", tmp_path / "other weights", tmp_path / "fewer"]
-    assert len({name(folder) for folder in folders}) == 5

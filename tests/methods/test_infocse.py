@@ -143,20 +143,6 @@ def test_swapping_is_only_looked_at(bert, corpus_file):
     assert (looked.own_vector != looked.other_vector).all()
 
 
-def test_an_auxiliary_head_that_cannot_tell_sentences_apart_shows_it(bert, sentences, batch):
-    """The measurement itself: one vector for all sentences, and swapping changes nothing."""
-    method = build(bert)
-    ids, mask = batch(method, sentences[:8]).column("anchor")
-    masked, labels = method.token_masking(ids, mask)
-    text = method.auxiliary.read(masked, mask, labels)
-    h = method.encoder(ids, mask)
-    same = method.auxiliary.with_own_and_other_vector(h[:1].expand_as(h), text, 1)
-    assert same["own_vector"] == pytest.approx(same["other_vector"], abs=1e-6)
-    other = method.auxiliary.with_own_and_other_vector(h, text, 1)
-    assert other["own_vector"] != other["other_vector"]
-    assert method.auxiliary.with_own_and_other_vector(h[:1], text, 1) == {}  # no other sentence
-
-
 def test_the_other_vector_is_that_of_the_next_sentence(bert, sentences, batch):
     """Row by row: of two copies of each sentence, neither is given the other copy's vector."""
     method = build(bert)
@@ -212,12 +198,6 @@ def test_a_trained_encoder_is_read_before_or_after_its_projection(bert, corpus_f
     assert abs(tanh.encode(["a dog runs"])).max() <= 1
 
 
-@pytest.mark.parametrize("head", ["top_layers", "random"])
-def test_provenance_says_where_the_head_comes_from(bert, corpus_file, head):
-    said = runs.run(configure(bert, corpus_file, head=head, max_steps=1)).provenance["late_layers_start"]
-    assert "not pre-trained" in said.lower() and ("RANDOM" in said) == (head == "random")
-
-
 def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
     """A plan declares both; before stage 1 is trained, stage 2 is checked on its stand-in."""
     plan = runs.Plan("demo")
@@ -239,18 +219,3 @@ def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
     words = saved.encoder.backbone.get_input_embeddings().weight
     decoder = saved.auxiliary.lm_head.predictions.decoder.weight
     assert torch.equal(decoder, words) and decoder is not words  # untied, and it starts as stage 1 left it
-
-
-def test_a_fresh_lm_head_has_its_own_decoder(bert):
-    method = build(bert, lm_head="fresh")
-    words = method.encoder.backbone.get_input_embeddings().weight
-    decoder = method.auxiliary.lm_head.predictions.decoder.weight
-    assert torch.equal(decoder, words) and decoder is not words
-
-
-def test_a_head_of_another_shape_is_refused(bert, corpus_file):
-    stage_one = runs.run(
-        configure(bert, corpus_file, method="mlm", condenser_weight=1.0, head="random", max_steps=1, late_layers=1)
-    )
-    with pytest.raises(ConfigError, match="does not hold 2 layers of this shape"):
-        runs.preflight(configure(str(stage_one.folder / "encoder"), corpus_file, head="pretrained"))

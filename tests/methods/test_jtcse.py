@@ -7,13 +7,11 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from lib.checks import ConfigError
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
-from lib.methods.jtcse import variants
 
 JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
 
@@ -92,29 +90,6 @@ def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded,
         assert keys is None if not padded else torch.equal(keys[:, 0, 0], mask.bool())
         after = first_token_layer(encoder.backbone.encoder.layer[at], hidden, query, key, value, keys)
         torch.testing.assert_close(after, states[at + 1][:, 0], **close)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean", "mask_prompt"])
-def test_looking_changes_no_bit_of_a_vector(tiny_bert, sentences, pooling):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, dropout=0.3).train()
-    rows = encoder.tokenizer([f"{s} [MASK]" for s in sentences[:6]], padding=True, return_tensors="pt")
-    vectors = []
-    for inputs in (None, AttentionInputs((0,)), AttentionInputs((0, 1))):
-        torch.manual_seed(0)
-        vectors.append(encoder(rows["input_ids"], rows["attention_mask"], inputs=inputs))
-    assert torch.equal(vectors[0], vectors[1]) and torch.equal(vectors[0], vectors[2])
-
-
-def test_a_layer_of_first_tokens_has_the_dropout_of_its_attention(tiny_bert):
-    layer = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.0).backbone.encoder.layer[0]
-    layer.attention.self.dropout.p = 0.5
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(4, 32, generator=generator)
-    query, key, value = (torch.randn(4, 2, n, 16, generator=generator) for n in (1, 9, 9))
-    for training_mode in (True, False):
-        layer.train(training_mode)
-        twice = [first_token_layer(layer, hidden, query, key, value, None) for _ in range(2)]
-        assert torch.equal(*twice) is not training_mode
 
 
 # -- branch ---------------------------------------------------------------------------------------------------
@@ -309,37 +284,6 @@ def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
     assert layers == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
 
 
-@pytest.mark.parametrize("changes", [{"num_hidden_layers": 4}, {"num_attention_heads": 4}])
-def test_twins_whose_layers_or_heads_differ_are_refused(tiny_bert, tmp_path, changes, variant):
-    second = str(variant(tiny_bert, tmp_path / "second", **changes))
-    with pytest.raises(ConfigError, match="second_backbone has 4"):
-        build(tiny_bert, second_backbone=second)
-
-
-# -- runs -----------------------------------------------------------------------------------------------------
-
-
-def test_what_the_notebook_compares():
-    given = {name: ["word_repetition(0.2)", "word_deletion(0.1)"] for name in ("views", "substitutes")}
-    given |= {"first_learning_rates": [1e-4, 2e-4], "learning_rate": 3e-5, "nce_learning_rate": 4e-5}
-    given |= {"student_learning_rate": 5e-4, "learning_rates": [1e-5], "student_learning_rates": []}
-    given |= {"loss_terms": ["NCE+ICTM"], "layer_counts": [3, 1], "layer_norm_counts": [0, 2], "pooler_from": "some"}
-    given |= {"corpus": "demo+STS12", "added_task": "SICK-R", "epochs": 2, "batch_size": 16, "backbone": "demo"}
-    given |= {"seeds": [1], "choice_seed": 7, "third": ""}
-    tables = variants(given, rows=40)
-    assert tables["stage 1"]["SimCSE II"]["learning_rate"] == 2e-4 and len(tables["stage 1"]) == 3
-    assert tables["stage 2"]["NCE"]["learning_rate"] == 4e-5 and tables["stage 2"]["JTCSE"] == {}
-    assert tables["Table VIII"]["given"] == {"corpus": "demo"}
-    assert tables["Table VIII"]["with SICK-R, as many steps"] == {"corpus": "demo+SICK-R", "max_steps": 6}
-    assert list(tables["Table IX"]) == [("JTCSE", "1 layers"), ("JTCSE", "3 layers")]
-    assert tables["Table X"] == {("JTCSE", "NCE+ICTM"): {"icnce_weight": 0.0}}
-    assert tables["Figure 8"]["JTCSE", "2 LayerNorms removed"] == {"layer_norms_removed": 2, "pooler_from": ""}
-    assert [settings for _, settings in tables["choice"]] == ["rate 1e-05", "rate 3e-05"] * 2
-    assert list(tables["choice, student"]) == [("JTCSE D", "rate 0.0005")]
-    without = variants(given | {"loss_terms": [], "added_task": "", "learning_rates": []}, rows=40)
-    assert not any(without[name] for name in ("Table X", "Table VIII", "choice", "choice, student"))
-
-
 def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
     vectors = {}
     for count in (1, 2, 4):
@@ -351,18 +295,3 @@ def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, input
     for count in (2, 4):
         torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
         assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2
-
-
-def test_the_coin_goes_on_where_it_was(tiny_bert):
-    method, resumed = build(tiny_bert), build(tiny_bert, seed=1)
-    for _ in range(10):
-        method.after_step()
-    assert int(method.step) == 10 and {"step", "coin_seed"} <= set(method.state_dict())
-    resumed.load_state_dict(method.state_dict())
-    coins = []
-    for twin in (method, resumed):
-        coins.append([])
-        for _ in range(64):
-            coins[-1].append(twin.draw())
-            twin.after_step()
-    assert coins[0] == coins[1] and len(set(coins[0])) == 2

@@ -3,13 +3,10 @@
 import pytest
 import torch
 
-from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-from lib.encoders.packed import AttentionMaps
-from lib.losses import attention_mutual_information, info_nce, positives_only
+from lib.losses import info_nce, positives_only
 from lib.methods import REGISTRY
-from lib.methods.micse import COMPONENTS, variants
 
 MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
 
@@ -55,31 +52,6 @@ def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
 
 
 # -- attention ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-@pytest.mark.parametrize("padded_queries", [True, False])
-@pytest.mark.parametrize("slicing, factor", [("layer_parity", True), ("head_pairs", False)])
-def test_the_attention_term_is_the_loss_of_both_views(
-    backbone, padded_queries, slicing, factor, request, sentences, batch
-):
-    options = {"slicing": slicing, "valid_fraction_factor": factor}
-    method = build(
-        request.getfixturevalue(backbone), ami_weight=0.5, ami_samples=20, padded_queries=padded_queries, **options
-    )
-    inputs = batch(method, sentences[:6])
-    torch.manual_seed(1)
-    terms = method(inputs)
-    torch.manual_seed(1)
-    ids, mask = inputs.column("anchor")
-    maps = AttentionMaps((0, 1), padded_queries)
-    method.encoder(*(x.repeat_interleave(2, 0) for x in (ids, mask)), maps=maps)
-    tokens = mask.bool()
-    valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
-    att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
-    expected = attention_mutual_information(att1, att2, valid=valid, samples=20, **options)
-    assert expected < 0 and not tokens.all()
-    torch.testing.assert_close(terms["ami"], 0.5 * expected)
 
 
 def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences, batch):
@@ -128,15 +100,6 @@ def test_the_queue_holds_more_negatives_of_the_first_view(tiny_bert, sentences, 
         torch.testing.assert_close(terms["info_nce"], info_nce(z1, z2, queue=queue))
 
 
-def test_rows_are_no_part_of_the_graph_when_the_queue_moves_on(tiny_bert, sentences, batch):
-    method = build(tiny_bert, queue_size=8)
-    for _ in range(3):
-        loss = sum(method(batch(method, sentences[:8])).values())
-        method.after_step()  # before the backward pass: must not touch what it needs
-        loss.backward()
-    assert not method.queue.rows.requires_grad
-
-
 def test_the_copy_follows_as_a_moving_average(tiny_bert, sentences, batch, shake):
     method = build(tiny_bert, queue_size=8, momentum=0.9)
     expected = [p.detach().clone() for p in method.encoder.parameters()]
@@ -164,34 +127,3 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, b
 
 
 # -- arguments ------------------------------------------------------------------------------------------------
-
-
-def test_head_pairs_need_an_even_number_of_heads(tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    encoder.backbone.config.num_attention_heads = 3
-    with pytest.raises(ConfigError, match="even number of heads, got 3"):
-        MiCSE(encoder, arguments(ami_weight=1.0, slicing="head_pairs"))
-
-
-# -- training -------------------------------------------------------------------------------------------------
-
-
-def test_what_the_notebook_compares():
-    parameters = {
-        "ami_weight": 10.0,
-        "ami_weights": [],
-        "trial_epochs": [2, 4],
-        "trial_rates": [],
-        "term_weights": [1.0],
-    }
-    parameters |= {"ablation_size": 0, "min_layer": 1, "max_layer": 5, "seeds": [1], "choice_seed": 7}
-    tables = variants(parameters)
-    assert tables["Table 3"] == COMPONENTS and set(tables["trials"]) == {"SimCSE", "SimCSE + AMI"}
-    assert not any(tables[name] for name in ("choice", "Table 2", "Table 4", "switches"))
-    assert not any(tables["trials"].values())
-    tables = variants(parameters | {"ami_weights": [0.1], "trial_rates": [4e-4, 2e-4], "ablation_size": 128})
-    assert list(tables["choice"]) == [("SimCSE + AMI", "weight 0.1"), ("SimCSE + AMI", "weight 10"), "SimCSE"]
-    assert list(tables["trials"]["SimCSE"])[:2] == ["2 epochs, rate 0.0002", "2 epochs, rate 0.0004"]
-    expected = {"method": "ct", "pooling": "mean", "min_layer": 1, "max_layer": 5, "ami_weight": 1.0}
-    assert tables["Table 2"]["CT", "λ = 1"] == expected
-    assert tables["switches"]["SimCSE + AMI", "as in the code"] == COMPONENTS["SimCSE + AMI"]

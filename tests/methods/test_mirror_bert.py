@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from lib.encoders import SentenceEncoder
-from lib.encoders.packed import AttentionMaps
-from lib.losses import attention_mutual_information, twin_info_nce
+from lib.losses import twin_info_nce
 from lib.methods import REGISTRY
 from lib.methods.mirror_bert import mask_span
 
@@ -51,12 +50,6 @@ def test_every_place_is_the_start_equally_often():
     torch.testing.assert_close(shares, torch.tensor([0, 0.2, 0.2, 0.2, 0.2, 0.2, 0, 0]), atol=0.028, rtol=0)  # 5 sigma
 
 
-def test_the_generator_decides_the_span():
-    ids, mask = rows([9] * 20)
-    first, again, another = (mask_span(ids, mask, 2, MASK, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
-    assert torch.equal(first, again) and not torch.equal(first, another)
-
-
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("span", [0, 2])
 def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences, batch):
@@ -77,22 +70,3 @@ def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone,
     expected = twin_info_nce(torch.stack(views, dim=1).flatten(0, 1), temperature=0.1)
     assert set(terms) == {"twin_info_nce"}
     torch.testing.assert_close(terms["twin_info_nce"], expected, rtol=1e-4, atol=1e-5)
-
-
-def test_the_attention_term_compares_the_copies(tiny_bert, sentences, batch):
-    method = build(tiny_bert, ami_weight=0.5, ami_samples=20, padded_queries=False)
-    inputs = batch(method, sentences[:6])
-    torch.manual_seed(1)
-    terms = method(inputs)
-    torch.manual_seed(1)
-    ids, mask = inputs.column("anchor")
-    masked = mask_span(ids, mask, 2, method.encoder.tokenizer.mask_token_id)
-    maps = AttentionMaps((0, 1))
-    copies = torch.stack([ids, masked], dim=1).flatten(0, 1)
-    method.encoder(copies, mask.repeat_interleave(2, 0), maps=maps)
-    att1, att2 = maps.probabilities().unflatten(1, (6, 2)).unbind(2)
-    tokens = mask.bool()
-    valid = tokens[:, :, None] & tokens[:, None, :]
-    torch.testing.assert_close(terms["ami"], 0.5 * attention_mutual_information(att1, att2, valid=valid, samples=20))
-    terms["ami"].backward()
-    assert method.encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()

@@ -1,20 +1,17 @@
 """Masked language modelling and Condenser's late head: the two losses, who gets gradient, what is kept on disk."""
 
-import shutil
-
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from lib import runs
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-from lib.encoders.heads import LATE_LAYERS, MODEL_FILES
+from lib.encoders.heads import LATE_LAYERS
 from lib.methods import REGISTRY
-from lib.methods.mlm import variants
 
 MLM = REGISTRY["mlm"]
 
@@ -87,13 +84,6 @@ def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(ber
     assert early is not None and early.abs().sum() > 0  # M is not detached
 
 
-def test_one_matrix_for_words_and_decoder(bert):
-    method = build(bert)
-    words = method.encoder.backbone.get_input_embeddings().weight
-    assert method.lm_head.predictions.decoder.weight is words
-    assert sum(p is words for p in method.parameters()) == 1
-
-
 def config(folder, tmp_path, sentences, **changes):
     (tmp_path / "text.txt").write_text("\n".join(sentences[:40]) + "\n")
     return RunConfig(
@@ -156,13 +146,6 @@ def test_whole_words_are_masked_together(tmp_path, sentences, batch):
     assert agree > 0.75  # 80 % of both pieces of a chosen word become [MASK]; drawn alone, about 0.6 would agree
 
 
-def change(file, name):
-    """Add 1 to a tensor of a safetensors file."""
-    weights = load_file(file)
-    weights[name] += 1
-    save_file(weights, file, metadata={"format": "pt"})
-
-
 # -- the LM head's start --------------------------------------------------------------------------------------
 
 
@@ -203,19 +186,6 @@ def test_a_backbone_without_a_head_is_refused_with_pretrained_and_trains_with_fr
     assert again.history.mlm.notna().all() and again.id != first.id
 
 
-def test_a_fresh_decoder_stays_tied_and_the_head_is_trained(headless, sentences, batch):
-    method = build(headless, lm_head="fresh")
-    words, before = method.encoder.backbone.get_input_embeddings().weight, states(method)
-    start = words.detach().clone()
-    steps(method, batch(method, sentences[:16]))
-    after = states(method)
-    decoder = next(name for name in after if name.endswith("decoder.weight"))
-    assert method.lm_head.get_parameter(decoder) is words and not torch.equal(words, start)
-    assert sum(p is words for p in method.parameters()) == 1
-    for name, tensor in after.items():
-        assert not torch.equal(tensor, before[name]), name
-
-
 @pytest.mark.parametrize("condenser_weight", [0.0, 1.0])
 def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, batch, condenser_weight):
     method = build(headless, lm_head="fresh", condenser_weight=condenser_weight, mlm_probability=0.5)
@@ -234,21 +204,6 @@ def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, b
     assert (abs(again.encoder.encode(sentences[:5]) - method.encoder.encode(sentences[:5])) < 1e-6).all()
 
 
-@pytest.mark.parametrize(
-    "arguments, files",
-    [
-        ({}, (MODEL_FILES,)),
-        ({"lm_head": "fresh"}, ()),
-        ({"head": "pretrained"}, (MODEL_FILES,)),
-        ({"head": "pretrained", "condenser_weight": 1.0}, (MODEL_FILES, LATE_LAYERS)),
-        ({"head": "pretrained", "condenser_weight": 1.0, "lm_head": "fresh"}, (LATE_LAYERS,)),
-        ({"head": "top_layers", "condenser_weight": 1.0, "lm_head": "fresh"}, ()),
-    ],
-)
-def test_files_that_decide_a_run(arguments, files):
-    assert MLM.needs(MLM.Arguments(**arguments)).files == files
-
-
 # -- the late head's start ------------------------------------------------------------------------------------
 
 
@@ -261,39 +216,6 @@ def with_late_layers(bert, tmp_path):
             parameter.add_(0.1)
     method.save(tmp_path / "with late layers")
     return tmp_path / "with late layers"
-
-
-@pytest.mark.parametrize("condenser_weight", [0.0, 1.0])
-def test_other_saved_late_layers_are_another_run_where_they_are_read(
-    with_late_layers, tmp_path, sentences, condenser_weight
-):
-    """By their content: the folder's place says nothing. `needs` says where they are read."""
-    changed = shutil.copytree(with_late_layers, tmp_path / "changed")
-    weights = load_file(changed / LATE_LAYERS)
-    weights["1.output.dense.weight"] += 1
-    save_file(weights, changed / LATE_LAYERS, metadata={"format": "pt"})
-    moved = shutil.copytree(with_late_layers, tmp_path / "moved")
-    arguments = {"condenser_weight": condenser_weight, "head": "pretrained"}
-    one, other, same = (
-        runs.prepare(config(folder, tmp_path, sentences, method_arguments=arguments)).id
-        for folder in (with_late_layers, changed, moved)
-    )
-    assert one == same and (one != other) is bool(condenser_weight)
-
-
-def test_a_pretrained_late_head_is_refused_where_it_is_read_and_not_there(bert, tmp_path, sentences, hub):
-    backbone = hub(bert, "some/bert")
-    arguments = {"condenser_weight": 1.0, "head": "pretrained"}
-    with pytest.raises(ConfigError, match=f"head 'pretrained' asks for {LATE_LAYERS} beside backbone"):
-        runs.preflight(config(backbone, tmp_path, sentences, method_arguments=arguments))
-    runs.preflight(config(backbone, tmp_path, sentences, method_arguments=arguments | {"condenser_weight": 0.0}))
-
-
-def test_a_pretrained_late_head_is_read_from_the_hubs_cache(with_late_layers, hub):
-    late = build(hub(with_late_layers, "some/bert"), condenser_weight=1.0, head="pretrained").late
-    saved = load_file(with_late_layers / LATE_LAYERS)
-    assert set(late.state_dict()) == set(saved)
-    assert all(torch.equal(tensor, saved[name]) for name, tensor in late.state_dict().items())
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -339,32 +261,3 @@ def test_late_layers_of_another_shape_and_columns_that_are_not_read_are_refused(
         runs.run(config(bert, tmp_path, sentences, augmentation="word_deletion(0.2)"))
     with pytest.raises(ConfigError, match="rows, less than one batch of 512"):
         runs.preflight(config(bert, tmp_path, sentences).replace(batch_size=512))  # rows after splitting
-
-
-def test_the_notebook_that_makes_a_backbone_trains_by_name(tmp_path):
-    given = {
-        "method": "mlm",
-        "profile": "demo",
-        "data_dir": "",
-        "pooling": "cls",
-        "precision": "fp32",
-        "dev_task": "demo",
-    }
-    given |= {"backbone": "", "trained_name": "ours", "comparisons": ["no late head", "random start"], "seeds": [1]}
-    given |= {"max_length": 64, "max_positions": 128, "tuning_corpus": "demo", "tuning_size": 128}
-    given |= {"tuning_learning_rate": 5e-4, "export_folder": ""}
-    tables = variants(given)
-    assert list(tables["pre-training"]) == ["ours", "ours, no late head", "ours, random start"]
-    assert RunConfig.from_parameters(tables["SimCSE"]).corpus_size == 128 and tables["all"]["backbone"] == "demo"
-    ready = variants(given | {"backbone": "some/encoder"})
-    assert list(ready["pre-training"]) == ["ours", "ours, no late head"] and ready["all"]["lm_head"] == "fresh"
-    for change, words in [
-        ({"trained_name": "random start"}, "it must tell the encoder from its start"),
-        ({"trained_name": "encoder", "backbone": "some/encoder"}, "it must tell the encoder from its start"),
-        ({"max_length": 256}, "is more than max_positions 128"),
-        ({"export_folder": str(tmp_path)}, "exists: choose another one"),
-        ({"comparisons": ["none"]}, "comparison 'none' is unknown"),
-        ({"seeds": []}, "the number of seeds"),
-    ]:
-        with pytest.raises(ConfigError, match=words):
-            variants(given | change)

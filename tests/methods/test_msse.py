@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from lib import runs
+from lib import paths, runs
+from lib.batch.parameters import declared
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Batch
@@ -14,7 +15,6 @@ from lib.encoders import SentenceEncoder
 from lib.encoders.heads import load_training_head, projection_head
 from lib.losses import dimension_contrast, info_nce
 from lib.methods import REGISTRY
-from lib.methods.msse import ABLATIONS, SWITCHES
 
 MSSE = REGISTRY["msse"]
 
@@ -235,10 +235,17 @@ def test_bf16_is_close_to_fp32(bert, sentences, batch, decoder):
     assert terms[0] != terms[1] and terms[1] == pytest.approx(terms[0], rel=0.1, abs=0.02)
 
 
-@pytest.mark.parametrize(("name", "change"), [*(ABLATIONS | SWITCHES).items()], ids=[*ABLATIONS, *SWITCHES])
-def test_every_ablation_and_switch_is_another_loss(bert, sentences, batch, name, change):
+PARAMETERS = declared(paths.root() / "notebooks/4_msse.ipynb")[1]
+TABLES = runs.variants("msse", PARAMETERS, has_views=True, same_reduce=True)
+CHANGES = TABLES["switches"] | {
+    name: row for name, row in TABLES["Table 1"].items() if str(name).startswith("MSSE w/o")
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_ablation_and_switch_is_another_loss(bert, sentences, batch, name):
     totals = []
-    for arguments in ({}, change):
+    for arguments in ({}, CHANGES[name]):
         method = build(bert, **arguments)
         totals.append(sum(method(pairs(batch, method, sentences)).values()).item())
     assert np.isfinite(totals).all()

@@ -7,7 +7,6 @@ from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
 from lib.methods import REGISTRY
-from lib.methods.simcse import SWEEPS, variants
 
 SimCSE = REGISTRY["simcse"]
 
@@ -73,31 +72,3 @@ def test_the_masks_of_the_two_views(tiny_bert, sentences, batch):
         assert views.roles == ("anchor", "positive") and z.shape == (8, 2, 32)
         assert torch.equal(z[:, 0], z[:, 1]) is equal
         assert not torch.equal(z, method.embed(inputs).embeddings["encoder"])  # new masks at every step
-
-
-@pytest.mark.parametrize(
-    "projection, in_method, in_encoder",
-    [("train_only", True, False), ("always", False, True), ("none", False, False)],
-)
-def test_where_the_projection_lives(tiny_bert, projection, in_method, in_encoder):
-    method = build(tiny_bert, projection=projection)
-    assert (method.training_head is not None) is in_method
-    assert (method.encoder.projection is not None) is in_encoder
-    saved = {k for k in method.encoder.state_dict() if k.startswith("projection")}
-    assert bool(saved) is in_encoder
-
-
-def test_tables_of_the_notebook():
-    lists = [values for values, *_ in SWEEPS.values()]
-    empty = dict.fromkeys([*lists, "learning_rates", "choice_epochs", "choice_batch_sizes"], [])
-    taught = {"triples": "t.csv", "triples_size": 9}
-    taught |= {"supervised_epochs": 3, "supervised_learning_rate": 0.1, "supervised_batch_size": 8}
-    tables = variants(empty | taught | {"figure_2_steps": 0})
-    assert {name for name, rows in tables.items() if rows} == {"supervised"}
-    given = {"dropout_rates": [0.0], "hard_negative_weights": [0.5], "learning_rates": [1e-5, 1e-3]}
-    given |= {"choice_epochs": [2], "choice_batch_sizes": [16], "figure_2_steps": 10}
-    tables = variants(empty | taught | given)
-    assert [*tables["Table 3"]] == ["dropout 0.0", "identical masks, dropout 0.1"] and not tables["Table 1"]
-    assert tables["Table 7"] == {"α = 0.5": tables["supervised"]["given"] | {"hard_negative_weight": 0.5}}
-    assert [*tables["choice"]] == ["rate 1e-05, epochs 2, batch_size 16", "rate 0.001, epochs 2, batch_size 16"]
-    assert len(tables["Figure 2"]) == 4

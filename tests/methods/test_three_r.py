@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from lib import runs
+from lib import paths, runs
+from lib.batch.parameters import declared
 from lib.checks import ConfigError, DataError
-from lib.config import RunConfig
 from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
-from lib.methods.three_r import VARIANTS, ThreeRVariants, inner_arguments, variants
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -174,9 +173,12 @@ def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool
     assert one["history"]["gradient_norm"][0] != other["history"]["gradient_norm"][0]
 
 
-@pytest.mark.parametrize(
-    "changes", [*filter(None, VARIANTS.values()), {"relaxation": "soft", "deviation_gradient": True}], ids=str
-)
+PARAMETERS = declared(paths.root() / "notebooks/6_three_r.ipynb")[1]
+TABLE_3 = runs.variants("three_r", PARAMETERS, half=3, lower_layer=1, upper_layer=5)["Table 3"]
+VARIANTS = [change for name, change in TABLE_3.items() if isinstance(name, tuple)]
+
+
+@pytest.mark.parametrize("changes", [*VARIANTS, {"relaxation": "soft", "deviation_gradient": True}], ids=str)
 def test_every_variant_trains_and_its_state_can_be_read_back(tiny_bert, second, corpus_file, tmp_path, changes):
     words = tmp_path / "words.csv"
     words.write_text("word,count\nthe,3\ndog,2\nhouse,1\n")
@@ -205,18 +207,6 @@ def test_the_deviations_of_words_are_taken_once(tiny_bert, second, sentences, tm
     torch.testing.assert_close(method.deviation_encoder, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_run_is_named_by_the_content_of_its_pool(tiny_bert, second, corpus_file, tmp_path):
-    config = wrapped(tiny_bert, second, exemplars=2).replace(corpus=str(corpus_file))
-    names = []
-    for at, text in enumerate(
-        ("the dog\na cat\nthe house\n", "the dog\na cat\nthe house\n", "the dog\na cat\nthe park\n")
-    ):
-        pool = tmp_path / f"{at}.txt"
-        pool.write_text(text)
-        names.append(runs.prepare(config.replace(pool=str(pool))).id)
-    assert names[0] == names[1] != names[2] and names[0].startswith("three_r-simcse-")
-
-
 def test_a_pool_that_is_too_small_or_missing_is_refused_before_training(tiny_bert, second, corpus_file, tmp_path):
     pool = tmp_path / "pool.txt"
     pool.write_text("the dog\na cat\n")
@@ -225,60 +215,3 @@ def test_a_pool_that_is_too_small_or_missing_is_refused_before_training(tiny_ber
         runs.preflight(config)
     with pytest.raises((ConfigError, DataError), match="none.txt does not exist"):
         runs.preflight(config.replace(pool=str(tmp_path / "none.txt")))
-
-
-@pytest.mark.parametrize("name", ["informin_cl", "sscl", "micse", "infocse", "msse", "jtcse"])
-@pytest.mark.parametrize("layers", [6, 12])
-def test_the_methods_of_table_2_fit_3r_at_any_depth(name, layers):
-    inner = inner_arguments(name, layers)
-    change = {"method": f"three_r({name})", "place": "projection" if name == "micse" else "embedding"}
-    around = RunConfig().replace(**inner).replace(**change)
-    assert around.method == f"three_r({name})" and {**around.method_arguments}.items() >= (inner | change).items() - {
-        ("method", name), ("method", f"three_r({name})")
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match="around 'mlm' is unknown: choose one of supervised"):
-        inner_arguments("mlm", layers)
-
-
-def test_the_notebook_compares_each_table_by_name():
-    lists = "starts thresholds exemplar_counts pools learning_rates choice_temperatures".split()
-    given = {name: [] for name in lists} | {"seeds": [1], "around_seeds": [1], "ablation_seeds": [7], "pool": ""}
-    given |= {"method": "three_r(simcse)", "learning_rate": 1e-4, "temperature": 0.05, "threshold": 0.5, "exemplars": 6}
-    given |= {"plain_learning_rate": 2e-4, "plain_temperature": 0.1, "joint_learning_rate": 1e-5, "around_both": True}
-    tables = variants(given | {"around": ["micse", "jtcse"], "thresholds": [0.2]}, layers=6)
-    assert list(tables["around"]) == ["miCSE", "miCSE + 3R"] and list(tables["around, twins"]) == [
-        "JTCSE",
-        "JTCSE + 3R",
-    ]
-    assert tables["around"]["miCSE + 3R"]["place"] == "projection" and list(tables["stage 1"]) == [
-        "SimCSE I",
-        "SimCSE II",
-    ]
-    assert [settings for _, settings in tables["Table 8"]] == ["c = 0", "c = 0.2"]
-    assert [settings for _, settings in tables["choice"]][:2] == ["rate 0.0001", "rate 0.0002"]
-    for changes in tables.values():
-        for change in changes.values():
-            RunConfig(method="three_r(simcse)").replace(**change)
-    with pytest.raises(ConfigError, match="around 'mlm' is unknown"):
-        variants(given | {"around": ["mlm"]}, layers=6)
-    with pytest.raises(ConfigError, match="ablation_seeds 1 is one of seeds"):
-        variants(given | {"around": [], "ablation_seeds": [1]}, layers=6)
-
-
-@pytest.mark.parametrize("place", ["embedding", "projection"])
-def test_around_a_batch_norm_it_would_do_nothing_and_is_refused(tiny_bert, second, sentences, place, monkeypatch):
-    plain = configure(tiny_bert, second, "simcse").replace(projection="bn_mlp", mlm_weight=0.0)
-    changes = {"method": "three_r(simcse)", "dimensions": "all", "place": place}
-    with pytest.raises(ConfigError, match="batch norm: set projection to train_only or none"):
-        plain.replace(**changes)
-    real = ThreeRVariants.needs
-    blind = staticmethod(lambda arguments, inner: real(arguments, replace(inner, batch_norm=False)))
-    monkeypatch.setattr(ThreeRVariants, "needs", blind)
-    around = plain.replace(**changes)
-    losses = []
-    for config in (plain, around):
-        method, tokens = prepare(config, sentences)
-        method.train()
-        torch.manual_seed(0)
-        losses.append(method(tokens.batch(np.arange(8)))["info_nce"].item())
-    assert losses[1] == pytest.approx(losses[0], rel=1e-3)

@@ -1,17 +1,13 @@
 """TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
 
 import copy
-import shutil
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from transformers import BertModel
+from safetensors.torch import load_file
 
-from lib import runs
-from lib.checks import ConfigError, EncoderError
-from lib.config import RunConfig
+from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.losses import tensor_modulus, twin_info_nce
 from lib.methods import REGISTRY
@@ -67,20 +63,6 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
         torch.testing.assert_close(terms[name], value, msg=name)
 
 
-def test_each_sentence_passes_twice_through_each_encoder(tiny_bert, inputs, shake):
-    for dropout in (0.0, 0.1):
-        method = build(tiny_bert, dropout=dropout)
-        shake(method.encoder.encoders[1])
-        rows = inputs(method)
-        _, *vectors = run(method, rows)
-        for h, encoder in zip(vectors, method.encoder.encoders, strict=True):
-            assert h.shape == (16, 32)
-            assert torch.equal(h[0::2], h[1::2]) is (dropout == 0)
-            if not dropout:
-                once = encoder(*rows.column("anchor"))
-                torch.testing.assert_close(h, once.repeat_interleave(2, 0), rtol=1e-4, atol=1e-5)
-
-
 # -- twins ----------------------------------------------------------------------------------------------------
 
 
@@ -114,26 +96,6 @@ def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shak
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-def test_a_second_backbone_saved_with_another_pooling_is_read_at_cls(tiny_bert, tmp_path):
-    SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").save(tmp_path / "second")
-    method = build(tiny_bert, second_backbone=str(tmp_path / "second"))
-    assert [encoder.pooling for encoder in method.encoder.encoders] == ["cls", "cls"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"hidden_size": 16}, "16 dimensions, backbone 32"),
-        ({"max_position_embeddings": 16}, "takes 16 tokens, backbone 64"),
-    ],
-)
-def test_twins_that_do_not_fit_are_refused(tiny_bert, tiny_roberta, tmp_path, variant, changes, words):
-    with pytest.raises(ConfigError, match=words):
-        build(tiny_bert, second_backbone=variant(tiny_bert, tmp_path / "second", **changes))
-    with pytest.raises(ConfigError, match="another tokenizer"):
-        build(tiny_bert, second_backbone=str(tiny_roberta))
-
-
 # -- poolers --------------------------------------------------------------------------------------------------
 
 
@@ -156,24 +118,12 @@ def test_the_pretrained_pooler_is_the_backbones(backbone, prefix, request, sente
     )
 
 
-def test_without_a_name_the_pooler_is_new(tiny_bert):
-    assert not torch.equal(
-        build(tiny_bert).poolers[0][0].weight,
-        load_file(tiny_bert / "model.safetensors")["bert.pooler.dense.weight"],
-    )
-
-
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_a_pooler_that_was_not_saved_is_not_made_up(backbone, request, tmp_path):
     folder = request.getfixturevalue(backbone)
     SentenceEncoder.from_pretrained(folder).save(tmp_path / "saved")
     with pytest.raises(EncoderError, match="saved without a pooler"):
         build(folder, pooler_from=str(tmp_path / "saved"))
-
-
-def test_a_pooler_of_another_size_is_refused(tiny_bert, tmp_path, variant):
-    with pytest.raises(ConfigError, match="16 dimensions, backbone 32"):
-        build(tiny_bert, pooler_from=variant(tiny_bert, tmp_path / "narrow", hidden_size=16))
 
 
 # -- without the last LayerNorms ------------------------------------------------------------------------------
@@ -244,25 +194,3 @@ def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences, shake):
     np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(sentences[:6]), first + second, atol=1e-6)
     kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
     assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
-
-
-def test_the_name_of_a_run_follows_the_content_of_the_other_backbones(tiny_bert, corpus_file, tmp_path, shake, hub):
-    """Where they lie says nothing; of the backbone that gives the pooler, the pooler counts too."""
-
-    def name(**arguments):
-        given = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "dev_task": "none", "max_length": 16}
-        return runs.prepare(RunConfig(**given, method="tncse", method_arguments=arguments)).id
-
-    second, another = (perturbed(shake, tiny_bert, tmp_path / f"second {seed}", seed=seed) for seed in (1, 2))
-    other_pooler, shards = (shutil.copytree(tiny_bert, tmp_path / name) for name in ("other pooler", "shards"))
-    weights = load_file(other_pooler / "model.safetensors")
-    weights["bert.pooler.dense.weight"] += 1
-    save_file(weights, other_pooler / "model.safetensors", metadata={"format": "pt"})
-    model = BertModel.from_pretrained(other_pooler)
-    (shards / "model.safetensors").unlink()
-    model.save_pretrained(shards, max_shard_size="20KB")
-    assert name(pooler_from=hub(other_pooler, "some/pooler")) == name(pooler_from=str(other_pooler))
-    assert name(second_backbone=second) == name(second_backbone=str(shutil.copytree(second, tmp_path / "moved")))
-    different = [{}, {"second_backbone": second}, {"second_backbone": another}, {"layer_norms_removed": 1}]
-    different += [{"pooler_from": str(folder)} for folder in (tiny_bert, other_pooler, shards)]
-    assert len({name(**arguments) for arguments in different}) == len(different)

@@ -21,7 +21,7 @@ from lib.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PARAMS = sorted((ROOT / "params").glob("*/*.yaml"))
+PARAMS = [path for path in sorted((ROOT / "params").glob("*/*.yaml")) if path.parent.name != "variants"]
 KNOWN_TAGS = {"parameters", "plan", "nbval-check-output", "nbval-ignore-output", "nbval-skip", "remove-cell"}
 
 

@@ -146,7 +146,7 @@ def stages(plan, config):
     """Two first stages, a second stage from both, a student of one of them."""
     one = plan.add("first", config, {"I": {}, "II": {"dropout": 0.2}}, [1, 2])
     joint = config.replace(method="jtcse", cross_attention_layers=2)
-    twins = lambda seed: {"backbone": one["I", seed], "second_backbone": one["II", seed]}  # noqa: E731
+    twins = {"backbone": (one, "I"), "second_backbone": (one, "II")}
     plan.add("second", joint, {"JTCSE": {}}, [1, 2], twins)
     plan.add("student", config.replace(method="distill", teacher="later"), {"D": {}}, [1], {"teacher": one["II", 1]})
     return plan
@@ -347,7 +347,7 @@ def test_a_plan_finds_runs_that_older_code_trained(older, plan, trained):
     student, other, plain = older.values()
     one = plan.add("SimCSE", plain, {"SimCSE": {}}, [1])
     plan.add("repeated words", other, {"SimCSE": {}}, [2])
-    plan.add("student", student.replace(teacher="later"), {"D": {}}, [1], lambda seed: {"teacher": one["SimCSE", seed]})
+    plan.add("student", student.replace(teacher="later"), {"D": {}}, [1], {"teacher": (one, "SimCSE")})
     assert counts(plan, "found") == [1, 1, 1, 3]
     assert plan.runs("student").run_id.tolist() == [list(older)[0]] and not trained
 
