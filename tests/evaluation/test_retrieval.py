@@ -95,13 +95,9 @@ def test_nearest_leaves_the_query_out() -> None:
     assert len(nearest(encode, ["a"], ["a", "b"], k=9)) == 1
 
 
-@pytest.mark.parametrize(
-    ("gold", "options"),
-    [([4.0], {}), ([5.0], {"queries": "second"}), ([5.0], {"ks": (0,)}), ([5.0, 5.0], {})],
-)
-def test_rejects(gold: list[float], options: dict) -> None:
-    with pytest.raises(ValueError):
-        in_domain_retrieval(encode, ["a"], ["b"], np.array(gold), **options)
+def test_pairs_without_a_top_score_are_refused() -> None:
+    with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
+        in_domain_retrieval(encode, ["a"], ["b"], np.array([4.0]))
 
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
@@ -139,10 +135,8 @@ def sorted_slowly(queries, corpus, k):
     return np.array(rows)
 
 
-@pytest.mark.parametrize("block", [1, 5, 7, 1000])
 @pytest.mark.parametrize("k", [1, 4, 60])
-def test_top_k_equals_a_full_sort_whatever_the_blocks(monkeypatch, block, k):
-    monkeypatch.setattr(retrieval, "CORPUS_BLOCK", block)
+def test_top_k_equals_a_full_sort_whatever_the_blocks(monkeypatch, k):
     monkeypatch.setattr(retrieval, "QUERY_BLOCK", 3)
     random = np.random.default_rng(0)
     corpus, queries = (random.choice([-1.0, 1.0], size=(n, 4)) for n in (40, 11))  # many are equally near, exactly
@@ -161,9 +155,6 @@ def test_length_does_not_matter_and_broken_numbers_count_as_zero():
     corpus[7] = np.nan
     rows, cosines = top_k(queries, corpus, 50)
     assert np.isfinite(cosines).all() and (cosines[rows == 7] == 0).all()
-    for wrong in ({"k": 0}, {"queries": queries[:, :2]}):
-        with pytest.raises(ValueError, match="k from 1, equal dimensions"):
-            top_k(**({"queries": queries, "corpus": corpus, "k": 3} | wrong))
 
 
 def ndcg(grades, ranked, at=10):
@@ -229,9 +220,6 @@ def test_the_query_itself_is_no_answer_but_an_equal_id_is():
     )  # fmt: skip
     values = evaluate_retrieval(encode, task, ks=(1, 2)).set_index("metric").value
     assert values["mrr"] == pytest.approx(50) and values["recall@1"] == 0 and values["recall@2"] == 100
-    for wrong in ((), (0,), (1001,)):
-        with pytest.raises(ValueError, match="give depths from 1 to 1000"):
-            evaluate_retrieval(encode, task, ks=wrong)
 
 
 @pytest.mark.skipif(not (REAL / "retrieval").is_dir(), reason="needs CSE_DATA with retrieval")
