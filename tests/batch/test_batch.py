@@ -228,7 +228,11 @@ def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, fa
     seen = []
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
     execute = papermill.execute_notebook
-    monkeypatch.setattr(papermill, "execute_notebook", lambda *a, **k: seen.append(os.environ.get("JPY_SESSION_NAME")) or execute(*a, **k))
+    monkeypatch.setattr(
+        papermill,
+        "execute_notebook",
+        lambda *a, **k: seen.append(os.environ.get("JPY_SESSION_NAME")) or execute(*a, **k),
+    )
     assert main(["run", str(notebook)]) == 0
     assert seen == [None] and os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
@@ -291,7 +295,15 @@ def test_precedence_and_types(notebook, tmp_path, fake):
     argv += ["-p", "name=007", "-y", "seed: 4", "-p", "lr=1", "-p", "rates=[1, 2.5]", "-p", "layers=-3"]
     argv += ["-p", "data_dir=a=b: c: d"]
     assert main(["run", *argv, str(notebook)]) == 0
-    given = {"seed": 5, "name": "007", "data_dir": "a=b: c: d", "fp16": False, "layers": -3, "lr": 1.0, "rates": [1.0, 2.5]}
+    given = {
+        "seed": 5,
+        "name": "007",
+        "data_dir": "a=b: c: d",
+        "fp16": False,
+        "layers": -3,
+        "lr": 1.0,
+        "rates": [1.0, 2.5],
+    }
     assert fake == [declared(notebook)[1] | given]
     assert isinstance(fake[0]["lr"], float) and isinstance(fake[0]["rates"][0], float)
 
@@ -329,7 +341,7 @@ def test_a_run_hands_over_the_parameters(notebook, capfd):
 def test_a_failing_cell_keeps_the_notebook(tmp_path, store, capfd):
     assert main(["run", str(write(tmp_path / "bad.ipynb", v4.new_code_cell("1 / 0")))]) == 1
     kept = store / "notebooks" / "demo" / "bad.ipynb"
-    sentence = f"bad.ipynb: cell [2] stopped with ZeroDivisionError: division by zero. Kept: {kept}"
+    sentence = f"bad.ipynb: cell [3] stopped with ZeroDivisionError: division by zero. Kept: {kept}"
     assert capfd.readouterr().err.splitlines()[-1] == sentence
     assert nbformat.read(kept, as_version=4).metadata.batch.status == "failed"
 
