@@ -23,11 +23,9 @@ def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
 
 def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Row-wise cosine, float64 [n]. NaN (from a zero or broken vector) becomes 0, as in SentEval."""
-    values = np.empty(len(x))
-    for rows in (slice(start, start + 1_000) for start in range(0, len(x), 1_000)):  # copies of a few MB
-        a, b = x[rows].astype(np.float64), y[rows].astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values[rows] = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 

@@ -76,6 +76,7 @@ def fake(monkeypatch):
     calls = []
 
     def execute(source, output, parameters, **options):
+        assert "JPY_SESSION_NAME" not in os.environ
         calls.append(parameters)
         notebook = nbformat.read(source, as_version=4)
         notebook.metadata["papermill"] = {"parameters": parameters, "duration": 1.0}
@@ -140,12 +141,6 @@ def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys, param
     assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", parameters=parameters, **metadata))
 
 
-def test_what_is_no_notebook_is_named(tmp_path, no_kernel, capsys):
-    assert "nowhere.ipynb cannot be read or written (No such file" in refusal(capsys, "run", "nowhere.ipynb")
-    (tmp_path / "text.ipynb").write_text("not json")
-    assert "is not a Jupyter notebook" in refusal(capsys, "run", "text.ipynb")
-
-
 TRAINING = """\
 profile: str = "demo"
 method: str = "micse"
@@ -187,19 +182,24 @@ def asked(monkeypatch):
     return configs
 
 
-def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, asked, fake, capsys):
+def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, asked, fake):
     assert main(["run", str(notebook)]) == 0 and asked == []  # nothing is trained there
-    path = training(tmp_path)
-    assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
+    assert main(["run", str(training(tmp_path)), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
     assert asked == [RunConfig(method="micse", epochs=7, seed=1, corpus_seed=1, method_arguments={"momentum": 0.99})]
-    capsys.readouterr()
-    assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
-    assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
-    assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
-    assert "temperature 0.0: temperature must be above 0" in refusal(capsys, "run", path, "-p", "temperatures=[0]")
-    message = refusal(capsys, "run", path, "-p", "backbone=nowhere")
-    assert message.endswith(": sweep, miCSE, temperature 0.05: no backbone nowhere.\n")
-    assert len(fake) == 2
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("epochs=0", "t.ipynb, t-epochs=0: epochs must be at least 1"),
+        ("momentum=2", "momentum must be"),
+        ("method=mice", "method 'mice' is unknown"),
+        ("temperatures=[0]", "temperature 0.0: temperature must be above 0"),
+        ("backbone=nowhere", ": sweep, miCSE, temperature 0.05: no backbone nowhere.\n"),
+    ],
+)
+def test_what_the_plan_refuses_starts_no_kernel(tmp_path, asked, no_kernel, capsys, assignment, message):
+    assert message in refusal(capsys, "run", training(tmp_path), "-p", assignment)
 
 
 def test_a_sweep_asks_the_plan_before_the_first_start(tmp_path, asked, no_kernel, capsys):
@@ -224,28 +224,23 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
 
 
 def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, fake, monkeypatch):
-    """It would show bars and controls, as if somebody looked at it."""
-    seen = []
+    """It would show bars and controls, as if somebody looked at it; `fake` looks."""
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    execute = papermill.execute_notebook
-    monkeypatch.setattr(
-        papermill,
-        "execute_notebook",
-        lambda *a, **k: seen.append(os.environ.get("JPY_SESSION_NAME")) or execute(*a, **k),
-    )
-    assert main(["run", str(notebook)]) == 0
-    assert seen == [None] and os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
+    assert main(["run", str(notebook)]) == 0 and len(fake) == 1
+    assert os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
 
-def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys):
-    for source, words in {
-        "x = 1": "(KeyError: 'plan')",
-        "%time x": "(SyntaxError: ",
-        "a = seeds[5]": "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range).",
-    }.items():
-        path = write(tmp_path / "n.ipynb", v4.new_code_cell(source, metadata={"tags": ["plan"]}))
-        message = refusal(capsys, "run", path)
-        assert message.startswith("n.ipynb, n: ") and words in message
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("x = 1", "(KeyError: 'plan')"),
+        ("%time x", "(SyntaxError: "),
+        ("seeds[5]", "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range)."),
+    ],
+)
+def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys, source, words):
+    path = write(tmp_path / "n.ipynb", v4.new_code_cell(source, metadata={"tags": ["plan"]}))
+    assert words in refusal(capsys, "run", path)
 
 
 # Values that only a notebook knows, and what their one sentence says.
