@@ -1,10 +1,9 @@
-"""The HTML report: executed notebooks as pages, the verdicts on the papers' claims, the figures, and an index. Nothing in it
-is loaded from a network, and it can be moved as a folder."""
+"""The HTML report: executed notebooks as pages, and an index with the verdicts on the papers' claims. Nothing in it is loaded
+from a network, and it can be moved as a folder."""
 
 from __future__ import annotations
 
 import inspect
-import shutil
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,7 +16,6 @@ from markupsafe import Markup
 from math_core import LatexToMathML
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
-from PIL import Image
 
 from lib import paths, results, session
 from lib.analysis import claims, papers
@@ -48,7 +46,7 @@ def _html(markdown: str) -> Markup:
 
 
 def write(profile: str, notebooks: Sequence[Path]) -> Path:
-    """Write runs/report/<profile>/: a page for each executed notebook, the figures, and index.html, which is returned.
+    """Write runs/report/<profile>/: a page for each executed notebook, and index.html, which is returned.
 
     The verdicts are those of `leaderboard.source`.
 
@@ -72,7 +70,6 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
         papers={name: papers.load(name) for name in overview.index.unique("paper")},
         claims=overview.reset_index().to_dict("records"),
         encoders=[name for name in overview if name not in ("published", "verdict")],
-        figures=_figures(profile, target / "figures"),
         versions=session.versions(),
         commit=session.git_commit(),
         made=time.strftime("%Y-%m-%d %H:%M"),
@@ -108,15 +105,3 @@ def _write_page(path: Path, target: Path) -> dict[str, Any]:
     with paths.whole_file(target / f"{path.stem}.html") as partial:
         partial.write_text(body, encoding="utf-8")
     return line | {"status": "not finished", "reason": ""} | notebook.metadata.get("batch", {})
-
-
-def _figures(profile: str, target: Path) -> dict[str, str]:
-    """Copy the figures; the name of each, and where its numbers are from, as `save_figure` wrote it."""
-    drawn, sources = paths.figures(profile), {}
-    for path in sorted(drawn.rglob("*.png")):
-        name = path.relative_to(drawn)
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, target / name)
-        with Image.open(path) as image:
-            sources[name.as_posix()] = image.info.get("Description", "")
-    return sources

@@ -1,4 +1,4 @@
-"""lib.batch.report: pages, claims, figures, and an index; nothing is loaded from a network, and every link leads somewhere."""
+"""lib.batch.report: pages, and an index with claims; nothing is loaded from a network, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import nbformat
 import pandas as pd
 import pytest
 from nbformat import v4
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from lib import paths, results, session
 from lib.analysis import claims
@@ -92,15 +90,8 @@ def written(tmp_path_factory, judged):
     for path, metadata in zip(notebooks, endings, strict=True):
         cells = [top, v4.new_code_cell("shown = 1")] if metadata else []
         nbformat.write(v4.new_notebook(cells=cells, metadata=metadata), path)
-    for name, source in {"toy_curve": "profile demo; seed 1 <b>", "1_toy-a=b/toy_curve": "paper, Table 3"}.items():
-        description = PngInfo()
-        description.add_text("Description", source)  # as `save_figure` writes it
-        path = folder / "figures" / f"{name}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (2, 2)).save(path, pnginfo=description)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CSE_RUNS", str(folder / "runs"))
-        patch.setenv("CSE_FIGURES", str(folder / "figures"))
         patch.setattr(session, "git_commit", lambda: "abc1234")
         patch.setattr(claims, "verdicts", lambda profile, paper="": {"small": judged}[profile])  # not the demo's
         index = report.write("demo", notebooks)
@@ -129,14 +120,6 @@ def test_the_index(written):
     assert "on two encoders the interval lies above 0" in index, "what the words mean"
 
 
-def test_figures_say_where_their_numbers_are_from(written):
-    index = (written / "index.html").read_text()
-    assert re.findall(r'<figure><a href="([^"]+)">.*?<figcaption>(.*?)</figcaption>', index, re.S) == [
-        ("figures/1_toy-a%3Db/toy_curve.png", "1_toy-a=b/toy_curve.png: paper, Table 3"),
-        ("figures/toy_curve.png", "toy_curve.png: profile demo; seed 1 &lt;b&gt;"),
-    ]
-
-
 def test_pages_load_nothing_and_lead_to_the_index(written):
     pages = sorted(written.glob("*.html"))
     assert len(pages) == 4
@@ -160,8 +143,7 @@ def test_a_notebook_that_cannot_be_read_is_named(tmp_path, verdicts, content):
         report.write("demo", [tmp_path / "0.ipynb"])
 
 
-def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
-    monkeypatch.setenv("CSE_FIGURES", str(paths.root() / "figures"))
+def test_the_committed_notebooks(tmp_path, verdicts):
     copies = [tmp_path / path.name for path in NOTEBOOKS]
     for path, copy in zip(NOTEBOOKS, copies, strict=True):
         notebook = nbformat.read(path, as_version=4)
@@ -176,7 +158,6 @@ def test_the_committed_notebooks(tmp_path, monkeypatch, verdicts):
     assert {path.name: wrong(path) for path in written} == {path.name: [] for path in written}
     links = page(index.with_name("9_backbone.html")).links
     assert "1_simcse.html" in links and not any("README" in url for url in links)
-    assert index.read_text().count("<figure>") == len(list((paths.root() / "figures").glob("*.png")))
 
 
 def test_every_formula_of_the_notebooks_becomes_mathml():
