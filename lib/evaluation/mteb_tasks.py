@@ -1,6 +1,6 @@
 """Tasks that papers take from MTEB, scored by mteb itself: BEIR (InfoCSE, Table 3), five tasks of MSSE's Figure 5.
 
-Importing it takes seconds: mteb comes with it.
+mteb is imported where it is needed: it takes seconds, and most notebooks need none of it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import mteb
 import numpy as np
 import pandas as pd
-from datasets import Dataset, DatasetDict
-from mteb.models import ModelMeta
-from mteb.models.abs_encoder import AbsEncoder
 from sklearn.exceptions import UndefinedMetricWarning
 
 from lib.checks import ConfigError, DataError
@@ -34,15 +30,18 @@ ENGLISH = ("AmazonCounterfactualClassification", "MassiveIntentClassification") 
 LOCAL = {"AmazonCounterfactualClassification": "amazon_counterfactual", "Banking77Classification": "banking77"}
 
 
-class Encoder(AbsEncoder):
+def mteb_encoder(encode: Encode) -> Any:
     """`encode` as mteb calls it: batches of rows with a text each; similarity is the cosine."""
+    from mteb.models import ModelMeta
+    from mteb.models.abs_encoder import AbsEncoder
 
-    def __init__(self, encode: Encode) -> None:
-        self._encode = encode
-        self.mteb_model_meta = ModelMeta.create_empty({"name": "local/encoder"})
+    class Encoder(AbsEncoder):
+        mteb_model_meta = ModelMeta.create_empty({"name": "local/encoder"})
 
-    def encode(self, inputs: Iterable[dict[str, Any]], **context: Any) -> np.ndarray:
-        return self._encode([text for batch in inputs for text in batch["text"]])
+        def encode(self, inputs: Iterable[dict[str, Any]], **context: Any) -> np.ndarray:
+            return encode([text for batch in inputs for text in batch["text"]])
+
+    return Encoder()
 
 
 def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list[str]]]:
@@ -56,6 +55,10 @@ def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list
         ConfigError: a name that mteb does not know.
         DataError: local files are truncated, or a task is not in the cache and cannot be fetched.
     """
+    if not names:
+        return {}
+    import mteb
+
     tasks = {}
     for name in names:
         theirs = FIGURE_5.get(name, name)
@@ -81,6 +84,8 @@ def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list
 
 def _take_local(task: Any, data_dir: Path) -> str:
     """Give mteb's task its data from data_dir; returns their fingerprint."""
+    from datasets import Dataset, DatasetDict  # with mteb alone
+
     name = task.metadata.name
     splits = {split: load_labelled(data_dir, LOCAL[name], split) for split in ("train", "test")}
     numbers = {label: number for number, label in enumerate(sorted(set(splits["train"].labels)))}
@@ -99,10 +104,12 @@ def evaluate_mteb(encode: Encode, name: str, task: Any) -> pd.DataFrame:
     Returns:
         A row task, split, protocol, aggregation, metric, value (x 100, as all rows here; mteb and InfoCSE print 0 to 1).
     """
+    import mteb
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The task .* is superseded", category=UserWarning)
         warnings.filterwarnings("ignore", category=UndefinedMetricWarning)  # of precisions that are not read
-        result = mteb.evaluate(Encoder(encode), task, cache=None, show_progress_bar=False)
+        result = mteb.evaluate(mteb_encoder(encode), task, cache=None, show_progress_bar=False)
     metric = task.metadata.main_score.replace("_at_", "@")
     protocol = f"mteb {mteb.__version__}, {task.metadata.name}"
     row = (name, "test", protocol, "-", metric, 100 * float(result.task_results[0].get_score()))

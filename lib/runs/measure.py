@@ -25,6 +25,7 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
+from lib.evaluation.mteb_tasks import evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
 from lib.evaluation.sts import evaluate_pair
 from lib.runs.prepare import FORMAT
@@ -86,10 +87,6 @@ def _retrieval(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 
 
 def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str) -> list[Evaluation]:
-    if not names:
-        return []
-    from lib.evaluation.mteb_tasks import evaluate_mteb, load_mteb  # takes seconds, and most notebooks need none of it
-
     tasks = load_mteb(names, data_dir)
     return [
         Evaluation(f"{prefix}-{name}", key, partial(evaluate_mteb, name=name, task=task))

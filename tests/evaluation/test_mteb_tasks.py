@@ -11,7 +11,7 @@ from lib.analysis import papers
 from lib.checks import ConfigError, DataError
 from lib.data.files import manifest
 from lib.data.retrieval import RetrievalTask
-from lib.evaluation.mteb_tasks import FIGURE_5, Encoder, evaluate_mteb, load_mteb
+from lib.evaluation.mteb_tasks import FIGURE_5, evaluate_mteb, load_mteb, mteb_encoder
 from lib.evaluation.retrieval import evaluate_retrieval
 
 
@@ -95,6 +95,6 @@ def test_a_task_from_local_files_is_scored_as_mteb_scores_it(tmp_path, monkeypat
             return np.array([[text.split().count(w) for w in words] for text in texts], dtype=np.float32)
 
         row = evaluate_mteb(encode, "BC", task).iloc[0]
-        result = mteb.evaluate(Encoder(encode), own, cache=None, show_progress_bar=False)
+        result = mteb.evaluate(mteb_encoder(encode), own, cache=None, show_progress_bar=False)
         assert row.value == pytest.approx(100 * result.task_results[0].get_score(), abs=1e-2)
         assert (row.metric, row.value > 90) == ("accuracy", words[0] == "dog")
