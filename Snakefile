@@ -77,9 +77,9 @@ rule notebook:
         f"{NOTEBOOKS}/{{path}}.ipynb",
     params:
         notebook=lambda wildcards: JOBS[wildcards.path].notebook.resolve(),
-        overrides=lambda wildcards: yaml.safe_dump(JOBS[wildcards.path].overrides, default_flow_style=True),
+        given=lambda wildcards: yaml.safe_dump(JOBS[wildcards.path].parameters, default_flow_style=True),
     resources:
         gpu=1,
     shell:  # a job that was killed may have left half a notebook
         "cd {ROOT:q} && rm -f {log:q} && "
-        "{PYTHON:q} -m lib.batch run {params.notebook:q} -y {params.overrides:q} -o {log:q}"
+        "{PYTHON:q} -m lib.batch run {params.notebook:q} -y {params.given:q} -o {log:q}"

@@ -137,7 +137,8 @@ EVALUATION = {
     top_k: lambda g: top_k(g.vectors[0][:3], g.vectors[0], 2),
     evaluate_clustering: lambda g: evaluate_clustering(g.encoder.encode, g.topics).value.to_numpy(),
     evaluate_retrieval: lambda g: evaluate_retrieval(g.encoder.encode, g.collection).value.to_numpy(),
-    mteb_tasks.evaluate_mteb: lambda g: mteb_tasks.evaluate_mteb(g.encoder.encode, {}).value.to_numpy(),
+    mteb_tasks.mteb_encoder: lambda g: mteb_tasks.mteb_encoder(g.encoder.encode).encode([{"text": g.texts}]),
+    mteb_tasks.evaluate_mteb: lambda g: [],  # all else is mteb's
     nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
     evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2"), mode="fast"),
     fit_classifiers: lambda g: [fit_classifiers(**g.data, **g.fits, setting=mode) for mode in MODES],

@@ -47,7 +47,7 @@ def one_sentence(caught) -> str:
 # --- Parameters ---
 
 YAML = {
-    "seed: 1\nseed: 2": "seed stands twice: keep one of them",
+    "seed: 1\nseed: 2": "a name stands twice: keep one of them",
     "[]": "is not a mapping",
     "seed: 2020-99-99": "not valid YAML",
     "seed: !!python/object/apply:os.system [ls]": "not valid YAML",
@@ -116,16 +116,24 @@ def test_notebooks_that_are_none(tmp_path):
     one_sentence(caught)
 
 
-def test_a_full_disk_while_a_notebook_runs_is_its_reason(tmp_path, monkeypatch, capsys):
+START = Path(__file__).parents[1] / "notebooks" / "0_start_here.ipynb"
+
+
+def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
+    monkeypatch.delenv("CSE_FIGURES")
+    one, other = jobs.single(START), jobs.single(START, assignments=["seed=3"])
+    drawn = paths.runs() / "figures" / "demo"
+    assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
+
+
+def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkeypatch):
     def full(source, output, *arguments, **options):
         Path(output).write_text('{"cells": [')
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(execute.papermill, "execute_notebook", full)
     job = jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")
-    assert execute.execute(job) == 1
-    err = capsys.readouterr().err
-    assert "o.ipynb cannot be read or written (No space left on device): check" in err and "Kept: " in err
+    assert command.ended(lambda: execute.execute(job)) == command.REFUSED
     assert not execute.finished(job)
 
 
@@ -436,7 +444,7 @@ tries = {
     "results": lambda: run.results("full", lambda: rows),
     "figure": lambda: figures.save_figure(figure, "full", rows),
     "run": lambda: runs.run(config),
-    "report": lambda: report.write("demo", [Path(f"{i}.ipynb") for i in range(20)]),
+    "report": lambda: report.write("demo", []),
 }
 for limit in (300, 2_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))

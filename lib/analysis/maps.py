@@ -15,9 +15,10 @@ from sklearn.manifold import trustworthiness
 
 from lib.data.labelled import LabelledTexts, load_labelled
 from lib.encoders import SentenceEncoder
-from lib.evaluation.clustering import LAYOUTS, cluster_scores, k_means
+from lib.evaluation.clustering import cluster_scores, k_means
 from lib.evaluation.retrieval import top_k
 
+LAYOUTS = ("tsne", "umap")
 DIMENSIONS = 50  # principal components that a map is made from
 DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from lib.data import STSTask
 from lib.encoders import SentenceEncoder
-from lib.evaluation import evaluate_sts, headline
+from lib.evaluation import evaluate_sts
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 
@@ -52,10 +52,10 @@ def dimension_statistics(
         "after centring": _mean_cosine(reduce_redundancy(h, mean, mask)),
     }
     if dev is not None:
-        found["dev, as it is"] = headline(evaluate_sts(encoder.encode, [dev]))
+        found["dev, as it is"] = evaluate_sts(encoder.encode, [dev]).value[0]  # all
         for name, c in {"c = 0.1": 0.1, f"c = {threshold:g}": threshold, "everywhere": float("inf")}.items():
             left_on = subtracting(encoder, texts, pool, threshold=c)
-            found[f"dev, {name}"] = headline(evaluate_sts(left_on, [dev]))
+            found[f"dev, {name}"] = evaluate_sts(left_on, [dev]).value[0]  # all
     return found
 
 

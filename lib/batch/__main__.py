@@ -28,10 +28,10 @@ from pathlib import Path
 
 from lib import paths
 from lib.batch import report
-from lib.batch.execute import execute, execute_all, execute_side_by_side, finished, plan_of
+from lib.batch.execute import execute, execute_all, finished, plan_of
 from lib.batch.jobs import expand, folder, single
 from lib.checks import ConfigError, check_range
-from lib.command import DONE, INTERRUPTED, ended, say
+from lib.command import DONE, ended, say
 
 
 def _run(args: Namespace) -> int:
@@ -51,9 +51,7 @@ def _sweep(args: Namespace) -> int:
     remaining = [job for job in jobs if not finished(job)]
     for job in jobs:
         print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
-    if args.dry_run:
-        return DONE
-    return execute_all(remaining) if args.jobs == 1 else execute_side_by_side(remaining, args.jobs)
+    return DONE if args.dry_run else execute_all(remaining, args.jobs)
 
 
 def _all(args: Namespace) -> int:
@@ -68,16 +66,14 @@ def _all(args: Namespace) -> int:
             raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
         plan_of(job)
         jobs.append(job)
-    if not jobs:
-        raise ConfigError(f"{paths.root()} has no notebook with parameters for the profile {args.profile}.")
     code = execute_all(jobs)
-    if args.report and code != INTERRUPTED:
+    if args.report:
         _report(args)
     return code
 
 
 def _report(args: Namespace) -> int:
-    executed = sorted(folder(args.profile).glob("*.ipynb"), key=lambda path: path.stem)
+    executed = sorted(folder(args.profile).glob("*.ipynb"))
     if not executed:
         command = f"python -m lib.batch all --profile {args.profile}"
         raise ConfigError(f"{folder(args.profile)} has no executed notebook yet: start with `{command}`.")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +17,14 @@ from lib.batch.parameters import check, declared, read_assignment, read_file, re
 from lib.checks import ConfigError, check_choice
 
 SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
-MOST_COMBINATIONS = 10_000  # of a sweep
 LONGEST_NAME = 100  # bytes of the values in the name of an output
 
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook to execute; `overrides` go to papermill, `parameters` is all the notebook then has."""
+    """One notebook to execute, with a value for every parameter that it declares."""
 
     notebook: Path
-    overrides: dict[str, Any]
     parameters: dict[str, Any]
     output: Path
 
@@ -38,15 +34,13 @@ def folder(profile: str | None) -> Path:
     return paths.runs() / "notebooks" / (profile or "demo")
 
 
-def _readable(values: Mapping[str, Any]) -> str:
-    """seed=3-temperature=0.05, with a digest where that is no file name."""
-    return _file_name("-".join(f"{name}={value}" for name, value in values.items()))
-
-
-def _file_name(plain: str) -> str:
-    safe = re.sub(r"[^\w.+=-]+", "_", plain)  # without commas, which separate what Snakemake hands to a job
-    short = safe.encode()[:LONGEST_NAME].decode(errors="ignore")
-    return short if short == plain else f"{short}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"
+def metadata(path: Path) -> dict[str, Any]:
+    """What a notebook says about itself: under `batch` how it ended, under `papermill` its parameters and the seconds it
+    took. Empty for any other file."""
+    try:
+        return nbformat.read(path, as_version=4).metadata
+    except Exception:  # nbformat raises many kinds
+        return {}
 
 
 def single(
@@ -71,33 +65,13 @@ def single(
     for text in assignments:
         given |= check(kinds, read_assignment(kinds, text), "-p")
     stems = "-".join([notebook.stem, *(path.stem for path in files if path.stem != notebook.stem)])
-    name = f"{stems}-{_readable(given)}" if given else stems
-    return _job(notebook, defaults, from_files | given, name, output)
-
-
-def ending(path: Path) -> dict[str, Any]:
-    """How the executed notebook in a file ended, as `lib.batch.execute` wrote it: status, reason, seconds, parameters.
-    Empty for any other file."""
-    return dict(_metadata(path).get("batch", {}))
-
-
-def _metadata(path: Path) -> dict[str, Any]:
-    """What a notebook says about itself; empty for any other file."""
-    try:
-        return nbformat.read(path, as_version=4).metadata
-    except Exception:  # nbformat raises many kinds
-        return {}
-
-
-def _job(notebook: Path, defaults: dict[str, Any], overrides: dict[str, Any], name: str, output: Path | None) -> Job:
-    parameters = defaults | overrides
-    if "profile" in parameters:  # names a folder
-        check_choice("profile", parameters["profile"], paths.PROFILES)
-    output = output or folder(parameters.get("profile")) / f"{name}.ipynb"
+    job = _job(notebook, defaults | from_files | given, f"{stems}-{_readable(given)}" if given else stems)
+    if output is None:
+        return job
     is_ours = paths.runs() / "notebooks" in output.parents  # what is there may be half a notebook, after a kill
-    if not is_ours and os.path.lexists(output) and not {"papermill", "batch"} & {*_metadata(output)}:
+    if output.exists() and not is_ours and "papermill" not in metadata(output):
         raise ConfigError(f"-o {output} is there already and is no executed notebook: choose another file.")
-    return Job(notebook, overrides, parameters, output)
+    return Job(notebook, job.parameters, output)
 
 
 def expand(sweep: Path) -> list[Job]:
@@ -106,24 +80,40 @@ def expand(sweep: Path) -> list[Job]:
     Raises:
         ConfigError: the file, or one of its combinations, is wrong.
     """
-    spec = check(SWEEP, read_file(sweep), str(sweep), what="entry")
+    spec = {"grid": {}, "runs": [], "parameters": {}} | check(SWEEP, read_file(sweep), str(sweep), what="entry")
     if "notebook" not in spec:
         raise ConfigError(f"{sweep}: write `notebook: notebooks/name.ipynb`.")
-    grid = spec.get("grid", {})
-    if (count := math.prod(map(len, grid.values())) + len(spec.get("runs", []))) > MOST_COMBINATIONS:
-        raise ConfigError(f"{sweep} has {count:,} combinations, at most {MOST_COMBINATIONS:,} are taken: split it.")
+    grid = spec["grid"]
     combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
-    combinations += spec.get("runs", [])
+    combinations += spec["runs"]
     if not combinations or not all(grid.values()):
         raise ConfigError(f"{sweep} has no combinations: give it runs, or a grid with values for every name.")
 
     notebook = paths.root() / spec["notebook"]
-    kinds, defaults = declared(notebook)
-    base = check(kinds, read_file(paths.root() / spec["base"]), spec["base"]) if "base" in spec else {}
-    base |= check(kinds, spec.get("parameters", {}), f"{sweep}, parameters")
-    jobs, folder_name = {}, _file_name(sweep.stem)
+    kinds, parameters = declared(notebook)
+    if "base" in spec:
+        parameters |= check(kinds, read_file(paths.root() / spec["base"]), spec["base"])
+    parameters |= check(kinds, spec["parameters"], f"{sweep}, parameters")
+    jobs = {}
     for combination in combinations:
         name = _readable(combination) or "defaults"
-        overrides = base | check(kinds, combination, f"{sweep}, {name}")
-        jobs[name] = _job(notebook, defaults, overrides, f"{folder_name}/{name}", None)
+        changed = check(kinds, combination, f"{sweep}, {name}")
+        jobs[name] = _job(notebook, parameters | changed, f"{_file_name(sweep.stem)}/{name}")
     return list(jobs.values())
+
+
+def _job(notebook: Path, parameters: dict[str, Any], name: str) -> Job:
+    if "profile" in parameters:  # names a folder
+        check_choice("profile", parameters["profile"], paths.PROFILES)
+    return Job(notebook, parameters, folder(parameters.get("profile")) / f"{name}.ipynb")
+
+
+def _readable(values: Mapping[str, Any]) -> str:
+    """seed=3-temperature=0.05, with a digest where that is no file name."""
+    return _file_name("-".join(f"{name}={value}" for name, value in values.items()))
+
+
+def _file_name(plain: str) -> str:
+    safe = re.sub(r"[^\w.+=-]+", "_", plain)  # without commas, which separate what Snakemake hands to a job
+    short = safe.encode()[:LONGEST_NAME].decode(errors="ignore")
+    return short if short == plain else f"{short}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,27 +17,26 @@ Made from `results/` by `make results`; nothing is written here by hand. Profile
 pairs, aggregation all, averaged over the seven tasks; below them, the gain over SimCSE of the same paper under the same conditions, with the same seeds, and its 95 % interval (Student's t over
 seeds). *settings*: given, chosen (by dev scores), or what was changed. Floors, the best untrained reading of each encoder: FLOORS.
 """
+PROFILE = "small"
 FIELD = "params/level/methods.yaml"
 KEYS = ["table", "sentences", "pooling", "settings", "method"]
 
 
-def text(profile: str = "small") -> str:
+def text() -> str:
     """The page, with a section for each paper."""
     low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
-    return "\n".join(
-        [HEAD.replace("FLOORS", low), field(profile), *(section(paper, profile) for paper in papers.sheets())]
-    )
+    return "\n".join([HEAD.replace("FLOORS", low), field(), *(section(paper) for paper in papers.sheets())])
 
 
-def field(profile: str = "small") -> str:
+def field() -> str:
     """The level field: every method over SimCSE and over its controls, and what its trials chose."""
-    table, steps = level.read(FIELD), results.rows(profile, paper="leaderboard", table="cost", backbone="mini-bert")
-    found = results.rows(profile, paper="level", settings="level", **leaderboard.KINDS["STS"])
+    table, steps = level.read(FIELD), results.rows(PROFILE, paper="leaderboard", table="cost", backbone="mini-bert")
+    found = results.rows(PROFILE, paper="level", settings="level", **leaderboard.KINDS["STS"])
     work = level.works(table, leaderboard.costs(steps))
     parts = {
         "## The level field": level.standings(found, work),
         "### Over controls": level.controls(found, table, work),
-        "### What dev chose": level.choices(results.rows(profile, paper="level", table="trials")),
+        "### What dev chose": level.choices(results.rows(PROFILE, paper="level", table="trials")),
     }
     return "\n".join(f"{heading}\n\n{_markdown(_written(frame))}" for heading, frame in parts.items())
 
@@ -46,21 +44,20 @@ def field(profile: str = "small") -> str:
 def _written(frame: pd.DataFrame) -> pd.DataFrame:
     """With its index as columns, and two decimals."""
     frame = frame.reset_index()
-    return frame.apply(
-        lambda column: column.map("{:.2f}".format, na_action="ignore") if is_float_dtype(column) else column
-    )
+    floats = {
+        name: frame[name].map("{:.2f}".format, na_action="ignore") for name in frame if is_float_dtype(frame[name])
+    }
+    return frame.assign(**floats)
 
 
-def section(paper: str, profile: str = "small") -> str:
+def section(paper: str) -> str:
     """The verdicts on a paper's claims, its scores of STS, and all other scores."""
-    found = results.rows(profile, paper=paper)
+    found = results.rows(PROFILE, paper=paper)
     is_sts = results.sts(found).index
-    others = found.drop(index=is_sts)
-    others = others[
-        ~others.aggregation.isin(["mean", "wmean"]) & ~((others.metric == "accuracy") & (others.split == "dev"))
-    ]
+    others = found.drop(index=is_sts).query("aggregation not in ['mean', 'wmean']")
+    others = others[(others.metric != "accuracy") | (others.split != "dev")]
     parts = {
-        f"## {papers.load(paper)['paper']}": claims.table(paper, profile).reset_index(),
+        f"## {papers.load(paper)['paper']}": claims.table(paper, PROFILE).reset_index(),
         "### STS, average of seven tasks": _sts(found.loc[is_sts]),
         "### Everything else": _means(others, [*KEYS, "task", "split", "metric"]),
     }
@@ -90,20 +87,10 @@ def _means(rows: pd.DataFrame, keys: list[str], below: dict[Any, str] | None = N
 def _markdown(frame: pd.DataFrame) -> str:
     """As a Markdown table, missing cells empty."""
     frame = frame.astype(object).where(frame.notna(), "")
-    rows = [
-        map(str, frame.columns),
-        ["---"] * frame.shape[1],
-        *(map(str, row) for row in frame.itertuples(index=False)),
-    ]
-    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in rows) + "\n"
-
-
-def write() -> Path:
-    """Write the page to the repository."""
-    path = paths.root() / "RESULTS.md"
-    path.write_text(text(), encoding="utf8")
-    return path
+    rows = [frame.columns, ["---"] * frame.shape[1], *frame.itertuples(index=False)]
+    cells = [[str(cell).replace("|", r"\|") for cell in row] for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
 
 
 if __name__ == "__main__":
-    print(write())
+    (paths.root() / "RESULTS.md").write_text(text(), encoding="utf8")

@@ -30,19 +30,19 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError(refusal(error)) from error
     except Exception as error:  # nbformat raises many kinds, all of them mean the same to the user
         raise ConfigError(f"{path} is not a Jupyter notebook: give an .ipynb file.") from error
-    if "injected-parameters" in cells or "batch" in notebook.metadata:
+    if "papermill" in notebook.metadata:
         raise ConfigError(f"{path} is an executed copy with its own parameters: run the original.")
     if "parameters" not in cells:
         raise ConfigError(f"{path} has no cell tagged 'parameters': tag the cell that holds its settings.")
-    kinds, defaults, line = {}, {}, 0
+    kinds, defaults, number = {}, {}, 1
     try:
-        for statement in ast.parse(cells["parameters"].source).body:
-            line = statement.lineno
-            kinds[statement.target.id] = _kind(statement.annotation)
-            defaults[statement.target.id] = ast.literal_eval(statement.value)
+        for line in ast.parse(cells["parameters"].source).body:
+            number = line.lineno
+            kinds[line.target.id] = _kind(line.annotation)
+            defaults[line.target.id] = ast.literal_eval(line.value)
     except (AttributeError, KeyError, SyntaxError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{path}: line {line or getattr(error, 'lineno', 1)} of the parameters cell is not `name: type = value  # help`, "
+            f"{path}: line {getattr(error, 'lineno', number)} of the parameters cell is not `name: type = value  # help`, "
             f"with a literal value and a type made of {', '.join(TYPES)}."
         ) from error
     return kinds, check(kinds, defaults, str(path))
@@ -55,30 +55,20 @@ def tagged(notebook: nbformat.NotebookNode) -> dict[str, nbformat.NotebookNode]:
 
 def _kind(annotation: ast.expr) -> Any:
     """The type that an annotation such as `dict[str, list[int]]` spells."""
-    if isinstance(annotation, ast.Subscript):
-        kind = _kind(annotation.value)
-        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-        if len(parts) != {list: 1, dict: 2}.get(kind):
-            raise TypeError(f"{ast.unparse(annotation)} is no type")
-        return kind[tuple(_kind(part) for part in parts)]
-    return TYPES[ast.unparse(annotation)]
+    if not isinstance(annotation, ast.Subscript):
+        return TYPES[ast.unparse(annotation)]
+    parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+    return _kind(annotation.value)[tuple(_kind(part) for part in parts)]
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML in which no name stands twice."""
+    """Safe YAML in which no name stands twice: the first of the two values would be lost in silence."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
-            raise yaml.YAMLError(f"{twice[0]} stands twice: keep one of them")
+        names = [key.value for key, _ in node.value]
+        if len(set(map(str, names))) < len(names):
+            raise yaml.YAMLError("a name stands twice: keep one of them")
         return super().construct_mapping(node, deep=deep)
-
-
-def _yaml(text: str, source: str) -> Any:
-    try:
-        return _Loader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also a date that cannot be, and nesting without end
-        raise ConfigError(f"{source} is not valid YAML: {one_line(error)}.") from error
 
 
 def notebook_of(file: Path) -> Path | None:
@@ -135,6 +125,13 @@ def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]
         raise ConfigError(f"-p {assignment}: write -p name=value.")
     is_plain_text = kinds.get(name) is str and text.strip()[:1] not in ("'", '"')
     return {name: text.strip() if is_plain_text else _yaml(text, f"-p {assignment}")}
+
+
+def _yaml(text: str, source: str) -> Any:
+    try:
+        return _Loader(text).get_single_data()
+    except (yaml.YAMLError, ValueError) as error:  # also a date that cannot be
+        raise ConfigError(f"{source} is not valid YAML: {one_line(error)}.") from error
 
 
 def one_line(text: object) -> str:

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 from lib.data.labelled import LabelledTexts
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
-LAYOUTS = ("tsne", "umap")  # of maps: see lib.analysis.maps, whose libraries take a second to load
 AGREEMENTS = {"v_measure": v_measure_score, "ari": adjusted_rand_score}
 SILHOUETTE_SAMPLE = 5_000  # texts among which silhouettes are taken: their cost is quadratic
 STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means
@@ -28,13 +27,7 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 
 def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> np.ndarray:
-    """The cluster of every text, whole numbers [n]: one K-Means of the vectors [n, D] at length 1, as cosines compare.
-
-    Raises:
-        ValueError: fewer texts than clusters, or fewer than two clusters.
-    """
-    if not 2 <= clusters <= len(vectors):
-        raise ValueError(f"{len(vectors)} texts cannot be put into {clusters} clusters: ask for 2 to {len(vectors)}.")
+    """The cluster of every text, whole numbers [n]: one K-Means of the vectors [n, D] at length 1, as cosines compare."""
     with threadpool_limits(1):  # the order of sums would show in the last digits, and so in a cluster
         return KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors)).labels_
 
@@ -45,17 +38,12 @@ def cluster_scores(
     """How well clusters match labels, and how far they lie apart.
 
     Args:
-        vectors: [n, D]. labels: n. clusters: k of K-Means. seeds: of K-Means, one start each.
+        vectors: [n, D]. labels: n. clusters: k of K-Means, 2 to n. seeds: of K-Means, one start each.
 
     Returns:
         seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
         `silhouette` of the clusters by cosine, among at most SILHOUETTE_SAMPLE texts (NaN where all texts are in one).
-
-    Raises:
-        ValueError: see `k_means`, or as many labels as texts were not given.
     """
-    if len(labels) != len(vectors):
-        raise ValueError(f"{len(labels)} labels for {len(vectors)} texts.")
     rows, unit = [], unit_rows(vectors)
     for seed in seeds:
         found = k_means(vectors, clusters, seed=seed)
@@ -79,18 +67,14 @@ def evaluate_clustering(
         Rows task, split, protocol, aggregation, metric, value (x 100).
 
     Raises:
-        ValueError: see `cluster_scores`, or `encode` returned another shape than [n, D].
+        ValueError: `encode` returned another shape than [n, D].
     """
     vectors, row_of = encode_distinct(encode, task.texts, np.float32)
     vectors = vectors[[row_of[text] for text in task.texts]]
     rows = []
-    for asked in clusters:
-        k = asked or len(set(task.labels))
-        scores = (
-            cluster_scores(vectors, task.labels, clusters=k, seeds=seeds).groupby("metric", sort=False).value.mean()
-        )
-        protocol = f"K-Means, k {k}, vectors of length 1, {len(task):,} texts"
-        rows += [
-            (task.name, "all", protocol, f"mean of {len(seeds)} starts", name, value) for name, value in scores.items()
-        ]
+    for k in (asked or len(set(task.labels)) for asked in clusters):
+        scores = cluster_scores(vectors, task.labels, clusters=k, seeds=seeds)
+        labels = (task.name, "all", f"K-Means, k {k}, vectors of length 1, {len(task):,} texts")
+        means = scores.groupby("metric", sort=False).value.mean()
+        rows += [(*labels, f"mean of {len(seeds)} starts", name, value) for name, value in means.items()]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)

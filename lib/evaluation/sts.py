@@ -23,11 +23,9 @@ def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
 
 def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Row-wise cosine, float64 [n]. NaN (from a zero or broken vector) becomes 0, as in SentEval."""
-    values = np.empty(len(x))
-    for rows in (slice(start, start + 1_000) for start in range(0, len(x), 1_000)):  # copies of a few MB
-        a, b = x[rows].astype(np.float64), y[rows].astype(np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values[rows] = (a * b).sum(1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
 
@@ -41,16 +39,12 @@ def cosines_by_gold(vectors: Mapping[str, np.ndarray], gold: np.ndarray) -> pd.D
         encoder, group ("3-4", below it the number of pairs; in rising order), cosine.
     """
     places = np.clip(np.ceil(gold) - 1, 0, SCALE[1] - 1).astype(int)  # (3, 4] is group 3, and 0 belongs to the first
-    names = [
-        f"{low}-{low + 1}\n{count} pairs" for low, count in enumerate(np.bincount(places, minlength=int(SCALE[1])))
-    ]
+    sizes = np.bincount(places)
+    groups = [f"{low}-{low + 1}\n{sizes[low]} pairs" for low in places]
     order = np.argsort(places, kind="stable")
-    groups = [names[place] for place in places[order]]
-    frames = [
-        pd.DataFrame({"encoder": name, "group": groups, "cosine": cosine(*np.split(x, 2))[order]})
-        for name, x in vectors.items()
-    ]
-    return pd.concat(frames, ignore_index=True)
+    columns = {name: cosine(*np.split(x, 2)) for name, x in vectors.items()}
+    frame = pd.DataFrame(columns).assign(group=groups).iloc[order]
+    return frame.melt("group", var_name="encoder", value_name="cosine")[["encoder", "group", "cosine"]]
 
 
 def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:
@@ -83,14 +77,12 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
     rows = []
     for task in tasks:
         first, second = (vectors[[row_of[s] for s in side]] for side in (task.sentences1, task.sentences2))
-        for aggregation, value in task_scores(task, cosine(first, second)).items():
-            rows.append((task.name, task.split, task.protocol, aggregation, "spearman", value))
+        scores = task_scores(task, cosine(first, second))
+        if np.isnan(list(scores.values())).any():
+            what = f"finds all pairs of {task.name} equally near, which ranks nothing"
+            raise EncoderError(f"the encoder {what}: take another one.")
+        rows += [(task.name, task.split, task.protocol, name, "spearman", value) for name, value in scores.items()]
     frame = pd.DataFrame(rows, columns=RESULT_COLUMNS)
-    if frame.value.isna().any():
-        task = frame.task[frame.value.isna()].iloc[0]
-        raise EncoderError(
-            f"the encoder finds all pairs of {task} equally near, which ranks nothing: take another one."
-        )
     seven = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]
     if set(seven.task) != set(STS_TASKS):
         return frame
@@ -106,16 +98,3 @@ def evaluate_pair(encode: Encode, task: STSTask, subset: str, line: int) -> pd.D
     values = {"cosine": cosine(*np.split(encode([first, second]), 2))[0], "gold": pairs.gold[line - 1] / SCALE[1]}
     row = (f"{task.name}, {subset}, {line}", task.split, task.protocol, "")
     return pd.DataFrame([(*row, metric, 100 * value) for metric, value in values.items()], columns=RESULT_COLUMNS)
-
-
-def headline(rows: pd.DataFrame) -> float:
-    """The score that tables quote from `evaluate_sts` rows: aggregation all, of the average or of the only task.
-
-    Raises:
-        ValueError: several tasks and no row "Avg.".
-    """
-    rows = rows[rows.aggregation == "all"]
-    rows = rows[rows.task == "Avg."] if (rows.task == "Avg.").any() else rows
-    if len(rows) != 1:
-        raise ValueError(f"{', '.join(rows.task)} have no average: give all seven STS tasks, or only one task.")
-    return float(rows.value.iloc[0])

@@ -24,7 +24,7 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
-from lib.evaluation.mteb_tasks import BEIR_TASKS, FIGURE_5_TASKS, evaluate_mteb, load_mteb
+from lib.evaluation.mteb_tasks import evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
 from lib.evaluation.sts import evaluate_pair
 from lib.runs.prepare import FORMAT
@@ -78,9 +78,12 @@ def _retrieval(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     return [Evaluation(f"retrieval-{t.name}", t.fingerprint(), partial(evaluate_retrieval, task=t)) for t in tasks]
 
 
-def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str, known: Mapping[str, str]) -> list[Evaluation]:
-    tasks = load_mteb(names, known, f"{prefix} tasks", data_dir)
-    return [Evaluation(f"{prefix}-{n}", t.key(), partial(evaluate_mteb, tasks={n: t})) for n, t in tasks.items()]
+def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str) -> list[Evaluation]:
+    tasks = load_mteb(names, data_dir)
+    return [
+        Evaluation(f"{prefix}-{name}", key, partial(evaluate_mteb, name=name, task=task))
+        for name, (task, key) in tasks.items()
+    ]
 
 
 def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -122,10 +125,10 @@ KINDS: dict[str, Callable[..., list[Evaluation]]] = {
     "sts": _sts,
     "transfer": _transfer,
     "retrieval": _retrieval,
-    "beir": partial(_mteb, prefix="BEIR", known=BEIR_TASKS),
+    "beir": partial(_mteb, prefix="BEIR"),
     "in-domain retrieval": _partners,
     "clusters": _clusters,
-    "mteb": partial(_mteb, prefix="MTEB", known=FIGURE_5_TASKS),
+    "mteb": partial(_mteb, prefix="MTEB"),
     "pair": _pair,
 }
 

@@ -19,7 +19,7 @@ from lib.batch import __main__ as command
 from lib.batch.__main__ import main
 from lib.batch.execute import finished, plan_of
 from lib.batch.jobs import expand, single
-from lib.batch.parameters import read_text
+from lib.batch.parameters import declared, read_text
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_corpus
@@ -43,11 +43,11 @@ mode: str = "ok"
 """
 
 
-def write(path: Path, *cells, parameters: str | None = PARAMETERS) -> Path:
+def write(path: Path, *cells, parameters: str | None = PARAMETERS, **metadata) -> Path:
     if parameters is not None:
         cells = [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]}), *cells]
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(v4.new_notebook(cells=list(cells)), path)
+    nbformat.write(v4.new_notebook(cells=list(cells), metadata=metadata), path)
     return path
 
 
@@ -76,8 +76,11 @@ def fake(monkeypatch):
     calls = []
 
     def execute(source, output, parameters, **options):
+        assert "JPY_SESSION_NAME" not in os.environ
         calls.append(parameters)
-        nbformat.write(nbformat.read(source, as_version=4), output)
+        notebook = nbformat.read(source, as_version=4)
+        notebook.metadata["papermill"] = {"parameters": parameters, "duration": 1.0}
+        nbformat.write(notebook, output)
         if parameters.get("mode") == "interrupt":
             raise KeyboardInterrupt
         if parameters.get("mode") == "fail":
@@ -110,7 +113,7 @@ def refusal(capsys, *argv: object) -> str:
         (["-y", "name: 3"], "-y: name must be str, not 3 (put it in quotes)"),
         (["-p", "sizes={a: [x]}"], "sizes must be dict[str, list[int]], not {'a': ['x']}"),
         (["-y", "just text"], "the text after -y is not a mapping"),
-        (["-y", "{seed: 1, name: a, seed: 2}"], "not valid YAML: seed stands twice: keep one of them."),
+        (["-y", "{seed: 1, name: a, seed: 2}"], "not valid YAML: a name stands twice: keep one of them."),
         (["-f", "missing.yaml"], "missing.yaml cannot be read or written (No such file or directory)"),
         (["-f", "latin.yaml"], "latin.yaml is not a text file in UTF-8."),
         (["-p", "seed"], "-p seed: write -p name=value"),
@@ -124,27 +127,18 @@ def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, ca
     assert message in refusal(capsys, "run", notebook, *arguments)
 
 
-def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys):
-    def refused(parameters: str | None, *cells) -> str:
-        return refusal(capsys, "run", write(tmp_path / "n.ipynb", *cells, parameters=parameters))
-
-    assert "no cell tagged 'parameters'" in refused(None)
-    injected = v4.new_code_cell("a = 2", metadata={"tags": ["injected-parameters"]})
-    assert "executed copy" in refused("a: int = 1", injected)
-    assert "n.ipynb: a must be int, not 'x'" in refused("a: int = 'x'")
-    assert "nowhere.ipynb cannot be read or written (No such file" in refusal(capsys, "run", "nowhere.ipynb")
-    (tmp_path / "text.ipynb").write_text("not json")
-    assert "is not a Jupyter notebook" in refusal(capsys, "run", "text.ipynb")
-
-
 @pytest.mark.parametrize(
-    "line",
-    ["b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int | None = None", "b: int[str] = 1", "import os"],
-)
-def test_a_parameters_cell_holds_nothing_else(tmp_path, no_kernel, capsys, line):
-    path = write(tmp_path / "n.ipynb", parameters=f"a: int = 1  # one\n# a remark\n{line}")
-    message = refusal(capsys, "run", path)
-    assert "n.ipynb: line 3 of the parameters cell is not `name: type = value  # help`" in message
+    ("parameters", "metadata", "message"),
+    [
+        (None, {}, "no cell tagged 'parameters'"),
+        ("a: int = 1", {"papermill": {}}, "executed copy"),
+        ("a: int = 'x'", {}, "n.ipynb: a must be int, not 'x'"),
+        *((f"a: int = 1  # one\n# a remark\n{line}", {}, "n.ipynb: line 3 of the parameters cell is not `name: type")
+          for line in ("b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int[str] = 1", "import os")),
+    ],
+)  # fmt: skip
+def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys, parameters, metadata, message):
+    assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", parameters=parameters, **metadata))
 
 
 TRAINING = """\
@@ -188,19 +182,24 @@ def asked(monkeypatch):
     return configs
 
 
-def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, asked, fake, capsys):
+def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, asked, fake):
     assert main(["run", str(notebook)]) == 0 and asked == []  # nothing is trained there
-    path = training(tmp_path)
-    assert main(["run", str(path), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
+    assert main(["run", str(training(tmp_path)), "-p", "epochs=7", "-p", "momentum=0.99"]) == 0
     assert asked == [RunConfig(method="micse", epochs=7, seed=1, corpus_seed=1, method_arguments={"momentum": 0.99})]
-    capsys.readouterr()
-    assert "t.ipynb, t-epochs=0: epochs must be at least 1" in refusal(capsys, "run", path, "-p", "epochs=0")
-    assert "momentum must be" in refusal(capsys, "run", path, "-p", "momentum=2")
-    assert "method 'mice' is unknown" in refusal(capsys, "run", path, "-p", "method=mice")
-    assert "temperature 0.0: temperature must be above 0" in refusal(capsys, "run", path, "-p", "temperatures=[0]")
-    message = refusal(capsys, "run", path, "-p", "backbone=nowhere")
-    assert message.endswith(": sweep, miCSE, temperature 0.05: no backbone nowhere.\n")
-    assert len(fake) == 2
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("epochs=0", "t.ipynb, t-epochs=0: epochs must be at least 1"),
+        ("momentum=2", "momentum must be"),
+        ("method=mice", "method 'mice' is unknown"),
+        ("temperatures=[0]", "temperature 0.0: temperature must be above 0"),
+        ("backbone=nowhere", ": sweep, miCSE, temperature 0.05: no backbone nowhere.\n"),
+    ],
+)
+def test_what_the_plan_refuses_starts_no_kernel(tmp_path, asked, no_kernel, capsys, assignment, message):
+    assert message in refusal(capsys, "run", training(tmp_path), "-p", assignment)
 
 
 def test_a_sweep_asks_the_plan_before_the_first_start(tmp_path, asked, no_kernel, capsys):
@@ -224,24 +223,24 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     assert "n.ipynb trains nothing" in capsys.readouterr().out
 
 
-def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, monkeypatch):
-    """It would show bars and controls, as if somebody looked at it."""
-    seen = []
+def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, fake, monkeypatch):
+    """It would show bars and controls, as if somebody looked at it; `fake` looks."""
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    monkeypatch.setattr(papermill, "execute_notebook", lambda *_, **__: seen.append(os.environ.get("JPY_SESSION_NAME")))
-    assert main(["run", str(notebook)]) == 0
-    assert seen == [None] and os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
+    assert main(["run", str(notebook)]) == 0 and len(fake) == 1
+    assert os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
 
-def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys):
-    for source, words in {
-        "x = 1": "makes no plan",
-        "%time x": "(SyntaxError: ",
-        "a = seeds[5]": "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range).",
-    }.items():
-        path = write(tmp_path / "n.ipynb", v4.new_code_cell(source, metadata={"tags": ["plan"]}))
-        message = refusal(capsys, "run", path)
-        assert message.startswith("n.ipynb, n: ") and words in message
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("x = 1", "(KeyError: 'plan')"),
+        ("%time x", "(SyntaxError: "),
+        ("seeds[5]", "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range)."),
+    ],
+)
+def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys, source, words):
+    path = write(tmp_path / "n.ipynb", v4.new_code_cell(source, metadata={"tags": ["plan"]}))
+    assert words in refusal(capsys, "run", path)
 
 
 # Values that only a notebook knows, and what their one sentence says.
@@ -291,8 +290,16 @@ def test_precedence_and_types(notebook, tmp_path, fake):
     argv += ["-p", "name=007", "-y", "seed: 4", "-p", "lr=1", "-p", "rates=[1, 2.5]", "-p", "layers=-3"]
     argv += ["-p", "data_dir=a=b: c: d"]
     assert main(["run", *argv, str(notebook)]) == 0
-    rest = {"fp16": False, "layers": -3, "lr": 1.0, "rates": [1.0, 2.5]}
-    assert fake == [{"seed": 5, "name": "007", "data_dir": "a=b: c: d"} | rest]
+    given = {
+        "seed": 5,
+        "name": "007",
+        "data_dir": "a=b: c: d",
+        "fp16": False,
+        "layers": -3,
+        "lr": 1.0,
+        "rates": [1.0, 2.5],
+    }
+    assert fake == [declared(notebook)[1] | given]
     assert isinstance(fake[0]["lr"], float) and isinstance(fake[0]["rates"][0], float)
 
 
@@ -329,7 +336,7 @@ def test_a_run_hands_over_the_parameters(notebook, capfd):
 def test_a_failing_cell_keeps_the_notebook(tmp_path, store, capfd):
     assert main(["run", str(write(tmp_path / "bad.ipynb", v4.new_code_cell("1 / 0")))]) == 1
     kept = store / "notebooks" / "demo" / "bad.ipynb"
-    sentence = f"bad.ipynb: cell [2] stopped with ZeroDivisionError: division by zero. Kept: {kept}"
+    sentence = f"bad.ipynb: cell [3] stopped with ZeroDivisionError: division by zero. Kept: {kept}"
     assert capfd.readouterr().err.splitlines()[-1] == sentence
     assert nbformat.read(kept, as_version=4).metadata.batch.status == "failed"
 
@@ -382,12 +389,13 @@ def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, m
     assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
 
-def test_a_sweep_continues_and_skips_what_is_finished(sweep, fake, store, capsys):
+def test_a_sweep_continues_and_skips_what_is_finished(sweep, notebook, fake, store, capsys):
     assert main(["sweep", str(sweep), "--dry-run"]) == 0
     assert fake == [] and capsys.readouterr().out.count("to run ") == 5
     assert main(["sweep", str(sweep)]) == 1
     grid = [{"seed": seed, "mode": mode} for seed in (1, 2) for mode in ("ok", "fail")]
-    assert fake == [{"layers": 8, "name": "fixed"} | changes for changes in (*grid, {"seed": 9, "lr": 0.5})]
+    fixed = declared(notebook)[1] | {"layers": 8, "name": "fixed"}
+    assert fake == [fixed | changes for changes in (*grid, {"seed": 9, "lr": 0.5})]
     folder = store / "notebooks" / "demo" / "seeds"
     assert len(list(folder.iterdir())) == 5
     assert f"failed      {folder / 'seed=1-mode=fail.ipynb'}" in capsys.readouterr().out
@@ -403,7 +411,7 @@ def test_a_sweep_continues_and_skips_what_is_finished(sweep, fake, store, capsys
     assert main(["sweep", str(sweep)]) == 0 and len(fake) == 5
 
 
-def test_side_by_side_each_job_is_a_command_of_its_own(sweep, store, monkeypatch, capsys):
+def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, monkeypatch, capsys):
     commands, real = [], subprocess.run
 
     def run(command, **how):
@@ -416,17 +424,17 @@ def test_side_by_side_each_job_is_a_command_of_its_own(sweep, store, monkeypatch
     assert main(["sweep", str(sweep), "--jobs", "3"]) == 1
     folder = store / "notebooks" / "demo" / "seeds"
     given = {command[8]: read_text(command[6], "-y") for command in commands}
-    assert given[str(folder / "seed=2-mode=ok.ipynb")] == {"layers": 8, "name": "fixed", "seed": 2, "mode": "ok"}
+    changed = {"layers": 8, "name": "fixed", "seed": 2, "mode": "ok"}
+    assert given[str(folder / "seed=2-mode=ok.ipynb")] == declared(notebook)[1] | changed
     assert len(given) == 5 and capsys.readouterr().out.count("failed ") == 2
     assert "--jobs must be at least 1" in refusal(capsys, "sweep", sweep, "--jobs", "0")
 
 
-def test_an_interruption_ends_a_sweep(sweep, fake, capsys):
+def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, capsys):
     sweep.write_text(SWEEP.format(mode="interrupt"))
     assert main(["sweep", str(sweep)]) == 130
-    out, err = capsys.readouterr()
-    assert "2_toy.ipynb: interrupted; start the same command again" in err
-    assert [line.split()[0] for line in out.splitlines()[5:]] == ["finished", "interrupted", *["not"] * 3]
+    assert "Interrupted; start the same command again" in capsys.readouterr().err
+    assert len(fake) == 2 and list(map(finished, expand(sweep))) == [True, *[False] * 4]
 
 
 @pytest.mark.parametrize(
@@ -461,13 +469,12 @@ def test_all_checks_first_continues_and_reports(notebook, tmp_path, store, fake,
     monkeypatch.setattr("lib.batch.report.write", lambda profile, notebooks: len(notebooks))
     assert main(["all", "--report"]) == 1
     out = capsys.readouterr().out.splitlines()
-    assert fake == [{"mode": "fail"}, {}]
+    assert [call["mode"] for call in fake] == ["fail", "ok"]
     assert [line.split()[0] for line in out[:2]] == ["failed", "finished"] and out[2] == "Report: 2"
 
 
 def test_all_of_another_profile(notebook, tmp_path, store, fake, capsys):
     write(tmp_path / "notebooks" / "0_other.ipynb")
-    assert main(["all", "--profile", "small"]) == 2  # neither has parameters for it
     file = tmp_path / "params" / "small" / "2_toy.yaml"
     file.parent.mkdir(parents=True)
     file.write_text("seed: 3")
@@ -476,7 +483,7 @@ def test_all_of_another_profile(notebook, tmp_path, store, fake, capsys):
     file.write_text("profile: small")
     assert main(["all", "--profile", "small"]) == 0
     assert "0_other.ipynb is skipped: there is no" in capsys.readouterr().err
-    assert fake == [{"profile": "small"}] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()
+    assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()
 
 
 def test_report_without_notebooks(capsys):

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from nbformat import v4
 
-from lib.batch.jobs import ending, expand
+from lib.batch.jobs import expand, metadata
 
 ROOT = Path(__file__).resolve().parents[2]
 SNAKEMAKE = shutil.which(os.environ.get("CSE_SNAKEMAKE") or "snakemake")
@@ -89,8 +89,8 @@ def test_what_failed_is_kept_and_done_again(tmp_path):
     grid = toy_grid(tmp_path, seed=[1, 13])
     good, bad = (job.output for job in expand(grid))
     assert snakemake(tmp_path, "-j", "2", "-k", grid=grid).returncode == 1
-    assert (ending(good)["status"], ending(bad)["status"]) == ("finished", "failed")
+    assert (metadata(good)["batch"]["status"], metadata(bad)["batch"]["status"]) == ("finished", "failed")
     good.unlink()  # only its .done counts
     bad.write_text('{"cells": [')  # a job that was killed may leave half a notebook
     assert snakemake(tmp_path, "-j", "2", "-k", grid=grid).returncode == 1
-    assert not good.exists() and ending(bad)["status"] == "failed"
+    assert not good.exists() and metadata(bad)["batch"]["status"] == "failed"

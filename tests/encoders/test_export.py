@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import EncoderModule, sentence_transformer
 from lib.encoders.heads import projection_head
-from lib.evaluation.mteb_tasks import Encoder
+from lib.evaluation.mteb_tasks import mteb_encoder
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_mteb_gives_it_the_same_score(total, tmp_path, sentences, monkeypatch):
     total.save(tmp_path / "saved")
     found = {
         name: mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results[0].get_score()
-        for name, model in ({"ours": Encoder(total.encode)} | loaded(tmp_path / "saved")).items()
+        for name, model in ({"ours": mteb_encoder(total.encode)} | loaded(tmp_path / "saved")).items()
     }
     assert found["ours"] != 0
     assert found == pytest.approx(dict.fromkeys(found, found["ours"]), abs=1e-4)

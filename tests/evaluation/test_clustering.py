@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, completeness_score, homogeneity_score, silhouette_score
 
 from lib.data.labelled import LabelledTexts
-from lib.evaluation.clustering import cluster_scores, evaluate_clustering, k_means, unit_rows
+from lib.evaluation.clustering import cluster_scores, evaluate_clustering, unit_rows
 
 
 def blobs(spread, n=240, topics=4, seed=0):
@@ -80,11 +80,3 @@ def test_a_collapsed_encoder_and_one_that_is_not_finite_have_a_score():
     vectors, _ = blobs(0.1, n=6)
     vectors[2] = np.nan
     assert np.isfinite(values(vectors, labels, clusters=3)["v_measure"])
-
-
-def test_what_makes_no_sense_is_refused():
-    vectors, labels = blobs(0.1, n=10)
-    with pytest.raises(ValueError, match="10 texts cannot be put into 11 clusters: ask for 2 to 10"):
-        k_means(vectors, 11)
-    with pytest.raises(ValueError, match="3 labels for 10 texts"):
-        cluster_scores(vectors, labels[:3], clusters=2)

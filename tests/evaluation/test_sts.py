@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
-from lib.evaluation import evaluate_sts, headline
+from lib.evaluation import evaluate_sts
 from lib.evaluation.sts import cosine, cosines_by_gold, evaluate_pair, spearman
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
@@ -36,15 +36,6 @@ def test_spearman_equals_scipy_with_ties():
         x, y = random.integers(0, 5, 50), random.normal(size=50)
         assert spearman(x, y) == pytest.approx(100 * spearmanr(x, y).statistic)
     assert np.isnan(spearman(np.ones(5), np.arange(5)))
-
-
-def test_the_headline_is_the_average_or_the_only_task():
-    alone, all_seven = evaluate_sts(encode, [task()]), evaluate_sts(encode, [task(name) for name in STS_TASKS])
-    assert headline(alone) == alone[alone.aggregation == "all"].value.item()
-    rounded = all_seven[(all_seven.aggregation == "all") & (all_seven.task != "Avg.")].value.round(2)
-    assert headline(all_seven) == pytest.approx(rounded.mean())
-    with pytest.raises(ValueError, match="STS12, STS13 have no average"):
-        headline(evaluate_sts(encode, [task("STS12"), task("STS13")]))
 
 
 def test_three_aggregations():

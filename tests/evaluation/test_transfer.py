@@ -93,8 +93,6 @@ def test_full_mode_is_ten_folds_of_adam(data_dir: Path, monkeypatch: pytest.Monk
 
 
 def test_rejects(data_dir: Path) -> None:
-    with pytest.raises(ValueError, match="transfer mode"):
-        evaluate_transfer(BagOfWords(), data_dir, mode="quick")
     with pytest.raises(ValueError, match="shape"):
         evaluate_transfer(lambda texts: np.ones((3, 2)), data_dir, tasks=("CR",))
     with pytest.raises(ValueError, match="non-finite"):
