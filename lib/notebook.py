@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from lib import paths, session
 from lib.checks import ConfigError, check_known, fit
 
@@ -22,23 +24,42 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def parameters(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Names and values of the parameters that a notebook declares as `name: type = value`.
+class Parameters(dict[str, Any]):
+    """Names and values of a notebook's parameters; each value is an attribute, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"the notebook has no parameter {name}.")
+        return self[name]
+
+
+def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
+    """Names and values of a notebook's parameters: those it declares as `name: type = value`, and further settings.
 
     Args:
         namespace: the notebook's `globals()`.
+        further: a file of params/ with the values of the settings that the notebook does not show; what papermill sets, or
+            a line `name: type = value` of the notebook, replaces one.
 
     Raises:
-        ConfigError: a value has another type, or papermill set a name that the notebook does not declare.
+        ConfigError: a value has another type, or papermill set a name that nobody declares.
     """
     kinds = namespace.get("__annotations__")
     if not kinds:
         raise ConfigError("the notebook has no parameters yet: run its parameters cell first.")
+    defaults = yaml.safe_load((paths.root() / further).read_text(encoding="utf8")) if further else {}
+    kinds = {name: kind_of(value) for name, value in defaults.items()} | kinds
     cells = [source for source in namespace.get("In", []) if source.startswith("# Parameters\n")]  # papermill's comment
-    for node in ast.walk(ast.parse(cells[-1] if cells else "")):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            check_known([node.id], kinds, "parameter")
-    return {name: fit(name, kind, namespace[name]) for name, kind in kinds.items()}
+    tree = ast.walk(ast.parse(cells[-1] if cells else ""))
+    given = [node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    check_known(given, kinds, "parameter")
+    values = defaults | {name: namespace[name] for name in (*namespace["__annotations__"], *given)}
+    return Parameters({name: fit(name, kinds[name], value) for name, value in values.items()})
+
+
+def kind_of(value: Any) -> type:
+    """The type of a setting that only its value tells; of a list what its first element tells."""
+    return list[type(value[0])] if isinstance(value, list) and value else type(value)
 
 
 def _palette_png(figure: Any) -> bytes:

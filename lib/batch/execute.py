@@ -24,6 +24,7 @@ from lib.batch.jobs import Job, folder, metadata
 from lib.batch.parameters import one_line, tagged
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.command import DONE, FAILED, say
+from lib.notebook import Parameters
 from lib.runs import Plan
 
 KILLED = 138
@@ -43,7 +44,7 @@ def plan_of(job: Job) -> Plan | None:
     cell = tagged(nbformat.read(job.notebook, as_version=4)).get("plan")
     if cell is None:
         return None
-    namespace = {**job.parameters, "parameters": job.parameters}
+    namespace = {**job.parameters, "parameters": Parameters(job.parameters)}
     try:
         with redirect_stdout(io.StringIO()):  # its outputs belong to the notebook
             exec(cell.source, namespace)  # noqa: S102 -- the user's own notebook

@@ -13,6 +13,7 @@ import yaml
 
 from lib import paths
 from lib.checks import ConfigError, check_known, fit, refusal
+from lib.notebook import kind_of
 
 TYPES = {kind.__name__: kind for kind in (bool, int, float, str, list, dict)}
 
@@ -45,7 +46,9 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path}: line {getattr(error, 'lineno', number)} of the parameters cell is not `name: type = value  # help`, "
             f"with a literal value and a type made of {', '.join(TYPES)}."
         ) from error
-    return kinds, check(kinds, defaults, str(path))
+    further = paths.root() / "params" / "demo" / f"{path.stem}.yaml"  # settings that the notebook does not show
+    more = read_file(further) if further.is_file() else {}
+    return {name: kind_of(value) for name, value in more.items()} | kinds, more | check(kinds, defaults, str(path))
 
 
 def tagged(notebook: nbformat.NotebookNode) -> dict[str, nbformat.NotebookNode]:
