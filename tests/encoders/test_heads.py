@@ -54,7 +54,6 @@ def test_a_fresh_head_starts_near_the_identity(backbone, monkeypatch):
     assert torch.equal(norm.weight, torch.ones(64)) and not norm.bias.any()
     assert not dense.bias.any() and not bias.any() and bias.shape == (60,)
     assert decoder.weight is backbone.get_input_embeddings().weight and decoder.bias is bias
-    assert torch.equal(parts(fresh_mlm_head(backbone, weight_std=0.0))[0].weight, torch.eye(64))
 
 
 def test_a_fresh_head_computes_what_the_family_computes(backbone):
