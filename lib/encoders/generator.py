@@ -26,9 +26,11 @@ class Generator(nn.Module):
     encoder's.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: dict[str, int], *, dropout: bool = False) -> None:
+    dropout = False
+
+    def __init__(self, model: nn.Module, vocabulary: dict[str, int]) -> None:
         super().__init__()
-        self.model, self.vocabulary, self.dropout = model.requires_grad_(False).eval(), vocabulary, dropout
+        self.model, self.vocabulary = model.requires_grad_(False).eval(), vocabulary
 
     @classmethod
     def from_pretrained(cls, path_or_id: str) -> Generator:

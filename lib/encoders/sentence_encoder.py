@@ -143,9 +143,9 @@ class SentenceEncoder(nn.Module):
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
         if POOLINGS[self.pooling].layers != "last" or not packed.supports(self.backbone):
             loaded = f"pooling {self.pooling!r}, attention {self.backbone.config._attn_implementation!r}"
-            readable = ", ".join(sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last"))
             raise EncoderError(
-                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling {readable}."
+                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling cls, mask_prompt "
+                "or mean."
             )
         depth = self.backbone.config.num_hidden_layers
         if not layers or min(layers) < 0 or max(layers) >= depth:

@@ -13,8 +13,8 @@ from lib.encoders.ensemble import EncoderSum
 from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
 
 
-def without(encoder_or_folder, layers, **options):
-    encoder = SentenceEncoder.from_pretrained(encoder_or_folder, **options).eval()
+def without(folder, layers):
+    encoder = SentenceEncoder.from_pretrained(folder).eval()
     remove_layer_norms(encoder.backbone, layers)
     return encoder
 
@@ -81,11 +81,7 @@ def test_more_layers_than_there_are_are_refused(tiny_bert):
         without(tiny_bert, 3)
 
 
-def test_encoders_that_embed_differently_have_different_fingerprints(tiny_bert):
-    """Scores are kept under the fingerprint: two of these with the same one would share a number."""
-    one, two = SentenceEncoder.from_pretrained(tiny_bert), SentenceEncoder.from_pretrained(tiny_bert, pooling="mean")
-    twins = EncoderSum([one, two])
-    variants = [without(tiny_bert, n, pooling=pooling) for pooling in ("cls", "mean") for n in range(3)] + [twins]
-    variants += [ensemble.merge([twins, one], weights) for weights in ([0.3, 0.7], [0.7, 0.3])]
-    assert len({encoder.fingerprint() for encoder in variants}) == len(variants) == 9
-    assert without(tiny_bert, 0).fingerprint() == ensemble.with_pooling(two, "cls").fingerprint() == one.fingerprint()
+def test_each_number_of_them_has_a_fingerprint(tiny_bert):
+    """Scores are kept under it: two of these with the same one would share a number."""
+    assert len({without(tiny_bert, layers).fingerprint() for layers in range(3)}) == 3
+    assert without(tiny_bert, 0).fingerprint() == SentenceEncoder.from_pretrained(tiny_bert).fingerprint()

@@ -125,17 +125,6 @@ def test_one_pass_read_in_several_ways(tiny_bert, sentences):
             torch.testing.assert_close(together[name], encoder(*inputs), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "mask_prompt"])
-@pytest.mark.parametrize("layers", [(0,), (0, 1)])
-@pytest.mark.parametrize("padded_queries", [True, False])
-def test_reading_the_attention_changes_no_embedding(tiny_bert, sentences, pooling, layers, padded_queries):
-    encoder = load(tiny_bert, pooling=pooling, projection=projection_head(32))
-    ids, mask = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
-    maps = AttentionMaps(layers, padded_queries)
-    torch.testing.assert_close(encoder(ids, mask, maps=maps), encoder(ids, mask), rtol=1e-4, atol=1e-6)
-    assert maps.probabilities().shape == (len(layers), 6, 2, ids.size(1), ids.size(1))
-
-
 def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     encoder = load(tiny_bert, dropout=0.0).train()
     ids, mask = pad(encoder.tokenize(sentences[:6]), encoder.tokenizer.pad_token_id)
@@ -152,7 +141,7 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     "options, layers, words",
     [
         ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean'.*load it with attention='sdpa'"),
-        ({"pooling": "pooler"}, (0,), "and pooling cls, mask_prompt, mean"),
+        ({"pooling": "pooler"}, (0,), "and pooling cls, mask_prompt or mean"),
         ({"attention": "eager"}, (0,), "attention 'eager'.*load it with attention='sdpa'"),
         ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
         ({}, (), "this backbone has 0 to 1"),
@@ -207,16 +196,19 @@ def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+    "options, config",
+    [
+        ({"pooling": "mean"}, {}),
+        ({"max_length": 12}, {}),
+        ({"dropout": 0.3}, {}),
+        ({"projection": projection_head(32)}, {}),
+        ({}, {"layer_norm_eps": 1e-3}),
+        ({}, {"hidden_act": "relu"}),
+        ({}, {"num_attention_heads": 4}),
+    ],
 )
-def test_the_fingerprint_follows_how_a_text_is_read(tiny_bert, options):
-    assert load(tiny_bert).fingerprint() != load(tiny_bert, **options).fingerprint()
-
-
-@pytest.mark.parametrize("name, value", [("layer_norm_eps", 1e-3), ("hidden_act", "relu"), ("num_attention_heads", 4)])
-def test_the_fingerprint_follows_the_architecture(tiny_bert, edited, name, value):
-    """Changes that leave every weight as it is."""
-    assert load(tiny_bert).fingerprint() != load(edited("config.json", {name: value})).fingerprint()
+def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited, options, config):
+    assert load(tiny_bert).fingerprint() != load(edited("config.json", config), **options).fingerprint()
 
 
 # -- what is refused ------------------------------------------------------------------------------------------
