@@ -313,7 +313,7 @@ JSON = [
         {"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}},
         "no loadable model",
     ),
-    ("config.json", {"intermediate_size": 48}, "no loadable model"),
+    ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
     ("config.json", {"layer_norm_eps": -1.0}, "its vectors are not finite"),
     ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
     ("sentence_encoder.json", {"max_length": -1}, "max_length -1 must be a whole number of tokens, at most 64"),
@@ -350,12 +350,15 @@ def zero(x):
 
 
 WEIGHTS = [
+    (r"word_embeddings\.weight$", zero, "all its word vectors are 0"),
     (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
     (r"layer\.0\.output\.dense\.bias$", lambda x: x + float("inf"), "encoder.layer.0.output.dense.bias holds NaN"),
+    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
+    (r"layer\.0\.attention\.self\.key\.weight$", lambda x: x.to(torch.float8_e4m3fn), "stored as F8_E4M3"),
     (r"(?<!word_embeddings)\.(weight|bias|gamma|beta)$", zero, "its vectors are zero"),
     (r"LayerNorm\.weight$", zero, "its vectors are (zero|the same)"),
     (r"bert\..*weight$", lambda x: x * 1e30, "its vectors are"),
-    (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], "no loadable model"),
+    (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], r"do not belong together: .* has the shape \[16, 64\]"),
 ]
 
 

@@ -13,7 +13,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
-from transformers.utils import cached_file
 
 from lib import paths
 from lib.checks import ConfigError, EncoderError
@@ -112,16 +111,19 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
     Raises:
         ConfigError: it cannot be read, or was saved without an MLM head.
     """
-    if shard := paths.foreign_shard(paths.model_folder(source)):
+    folder = paths.model_folder(source)
+    if shard := paths.foreign_shard(folder):
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {shard}.")
-    options = {"output_loading_info": True, "dtype": torch.float32, "trust_remote_code": False}
+    options = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(source, use_safetensors=True, **options)
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, **options
+        )
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
-        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error, source)}.") from error
+        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
-    if problem := fault(model, report):
+    if problem := fault(model, report, folder):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 
@@ -195,8 +197,8 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
     late = nn.ModuleList(type(layers[0])(backbone.config, layer_idx=i) for i in range(count))
     replace_dropout(late)
     if start == "pretrained":
-        saved = cached_file(source, LATE_LAYERS, _raise_exceptions_for_missing_entries=False)
-        if saved is None:
+        saved = paths.model_folder(source) / LATE_LAYERS
+        if not saved.is_file():
             raise ConfigError(
                 f"head 'pretrained' asks for {LATE_LAYERS} beside backbone {source!r}, and there is none: choose head "
                 "'top_layers' or 'random', or a backbone that method mlm trained with a condenser_weight."

@@ -67,13 +67,11 @@ def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def positive_pmi(
-    token_ids: Sequence[Sequence[int]], size: int, *, window: int, smoothing: float = 0.75
-) -> scipy.sparse.csr_matrix:
+def positive_pmi(token_ids: Sequence[Sequence[int]], size: int, *, window: int) -> scipy.sparse.csr_matrix:
     """Positive pointwise mutual information of tokens at most `window` apart in one sentence [size, size].
 
-    A pair at distance d counts 1 / sqrt(d), which is ours; context frequencies are raised to the power `smoothing`
-    (Levy, Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
+    A pair at distance d counts 1 / sqrt(d), which is ours; context frequencies are raised to the power 0.75 (Levy,
+    Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
     """
     tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in token_ids])
     sentence = np.repeat(np.arange(len(token_ids)), [len(ids) for ids in token_ids])
@@ -85,23 +83,23 @@ def positive_pmi(
         counts = counts + scipy.sparse.csr_matrix((weights, (left, right)), shape=(size, size))
     counts = (counts + counts.T).tocoo()
     rows = np.bincount(counts.row, counts.data, size)
-    columns = np.bincount(counts.col, counts.data, size) ** smoothing
+    columns = np.bincount(counts.col, counts.data, size) ** 0.75
     information = np.log(counts.data * columns.sum() / (rows[counts.row] * columns[counts.col]))
     kept = information > 0
     return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
 
 
-def attend_by_dimension(layers: Iterable[nn.Module], gain: float) -> None:
+@torch.no_grad()
+def attend_by_dimension(layers: Iterable[nn.Module]) -> None:
     """Let the first hidden dimension decide where every head of BERT layers looks: to a token's attention score it
-    adds `gain` times the token's value there. The other dimensions keep their random part."""
+    adds GAIN times the token's value there. The other dimensions keep their random part."""
     for layer in layers:
         attention = layer.attention.self
         first = slice(None, None, attention.attention_head_size)  # dimension of every head
-        with torch.no_grad():
-            attention.query.weight[first] = 0
-            attention.query.bias[first] = gain * attention.attention_head_size**0.5
-            attention.key.weight[first] = 0
-            attention.key.weight[first, 0] = 1
+        attention.query.weight[first] = 0
+        attention.query.bias[first] = GAIN * attention.attention_head_size**0.5
+        attention.key.weight[first] = 0
+        attention.key.weight[first, 0] = 1
 
 
 def build(
@@ -181,7 +179,7 @@ def make_averaging(model: Any, vectors: np.ndarray) -> None:
     embeddings.position_embeddings.weight.normal_(std=0.001)
     embeddings.token_type_embeddings.weight.normal_(std=0.001)
     average_layers(layers)
-    attend_by_dimension(layers, gain=GAIN)
+    attend_by_dimension(layers)
     nn.init.eye_(model.cls.predictions.transform.dense.weight)
 
 

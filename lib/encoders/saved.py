@@ -7,10 +7,9 @@ its older versions do not know.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,7 @@ OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.En
 # The steps of sentence-transformers that are read, and their files; their classes have other packages in other versions.
 STEPS = {"Transformer": "config.json", "Pooling": "1_Pooling/config.json", "Dense": "2_Dense/config.json"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
-SMALL_FILES = ["config.json", "sentence_*.json", "modules.json", "config_sentence_transformers.json"]
-SMALL_FILES += ["*.safetensors.index.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -50,25 +48,15 @@ def find_folder(path_or_id: str | os.PathLike) -> Path | None:
 
 
 def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, bool]:
-    """(source, is a local folder). what: for errors.
+    """(folder or hub name, is a folder here). what: for errors.
 
     Raises:
-        EncoderError: neither a folder nor a hub name, a folder whose weights are a pickle, or one that holds something
-            else.
+        EncoderError: neither a folder nor a hub name.
     """
     text = str(path_or_id)
     if text == "demo":
         return str(MINI_BERT), True
     if folder := find_folder(text):
-        foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
-        problems = {
-            paths.PICKLED: paths.is_pickled(folder),
-            f"cannot be loaded: {foreign}": foreign,
-            "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
-            "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
-        }
-        if problem := next((text for text, is_so in problems.items() if is_so), ""):
-            raise EncoderError(f"{what} {text!r} {problem}.")
         return str(folder), True
     try:
         validate_repo_id(text)
@@ -77,12 +65,33 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
     return text, False
 
 
-def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
-    """Fetch further files of a hub name, so that they are there when they are hashed; what is missing shows later."""
-    source, local = locate(path_or_id)
-    if files and not local:
-        with contextlib.suppress(OSError, ValueError):
-            snapshot_download(source, allow_patterns=[*files])
+def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
+    """The folder with a model's files; those of a hub name are fetched into the hub's cache. what: for errors.
+
+    Raises:
+        EncoderError: neither a folder nor a hub name, or one that is not on the hub or cannot be reached; weights in a
+            pickle; something else than an encoder.
+    """
+    source, is_here = locate(path_or_id, what)
+    name, folder = f"{what} {str(path_or_id)!r}", Path(source)
+    if not is_here:
+        try:
+            folder = Path(snapshot_download(source, allow_patterns=FILES))
+        except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
+            raise EncoderError(
+                f"{name}: no loadable model and tokenizer on the hub or in its cache ({reason(error)})."
+            ) from error
+    foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
+    is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
+    problems = {
+        paths.PICKLED: paths.is_pickled(folder) or is_without,
+        f"cannot be loaded: {foreign}": foreign,
+        "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
+        "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), ""):
+        raise EncoderError(f"{name} {problem}.")
+    return folder
 
 
 def load_backbone(
@@ -90,27 +99,24 @@ def load_backbone(
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
     quiet()
-    name, (source, local) = f"{what} {str(path_or_id)!r}", locate(path_or_id, what)
+    name, folder = f"{what} {str(path_or_id)!r}", model_files(path_or_id, what)
     try:
-        modules = read_modules(source, local)
+        modules = read_modules(folder)
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
-        backbone = _load_model(
-            source, local, dropout=dropout, add_pooling_layer=has_pooler, attn_implementation=attention
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        backbone = _load_model(folder, dropout, add_pooling_layer=has_pooler, attn_implementation=attention)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         _check_tokenizer(tokenizer, backbone.config.vocab_size, lowers=modules.pop("lower_case", False))
     except (EncoderError, DataError) as error:
         raise EncoderError(f"{name}: {error}") from error
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
-        where = "in that folder" if local else "on the hub or in its cache"
-        raise EncoderError(f"{name}: no loadable model and tokenizer {where} ({reason(error, source)}).") from error
+        raise EncoderError(f"{name}: no loadable model and tokenizer in that folder ({reason(error)}).") from error
     return backbone, tokenizer, modules
 
 
-def _load_model(source: str, local: bool, *, dropout: float | None, **form: Any) -> nn.Module:
+def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
     """The backbone in float32 with our dropout; form: for its class. Raises EncoderError, or what the library raises."""
-    options = {"local_files_only": local, "trust_remote_code": False}
-    config = AutoConfig.from_pretrained(source, **options)
+    options = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **options)
     if config.model_type not in MODEL_TYPES:
         raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}.")
     if config.is_decoder or config.add_cross_attention:
@@ -118,9 +124,10 @@ def _load_model(source: str, local: bool, *, dropout: float | None, **form: Any)
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     form |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
-    backbone, report = AutoModel.from_pretrained(source, use_safetensors=True, **form, **options)
+    form["ignore_mismatched_sizes"] = True  # reported by `fault`
+    backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
     remove_layer_norms(backbone, removed(config))
-    if problem := fault(backbone, report):
+    if problem := fault(backbone, report, folder):
         raise EncoderError(f"{problem}.")
     replace_dropout(backbone)
     return backbone
@@ -147,7 +154,7 @@ def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
         raise EncoderError(f"{problem}.")
 
 
-def read_modules(source: str, local: bool) -> dict[str, Any]:
+def read_modules(folder: Path) -> dict[str, Any]:
     """What a saved encoder says of its pooling, projection and max_length (ours or sentence-transformers'); {} for a
     plain backbone.
 
@@ -155,9 +162,6 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
         EncoderError: its pooling or its projection is none of those known here.
         DataError: one of these files is damaged.
     """
-    folder = Path(source if local else snapshot_download(source, allow_patterns=SMALL_FILES))
-    if not local and (problem := paths.foreign_shard(folder)):
-        raise EncoderError(f"{problem}.")
     modules = _read_json(folder / "sentence_encoder.json") or _read_steps(folder)
     if modules.get("pooling", "cls") not in POOLINGS:
         raise EncoderError(f"{folder}: its pooling {modules['pooling']!r} is none of {', '.join(POOLINGS)}.")

@@ -8,27 +8,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from lib import paths
 from lib.checks import EncoderError
 
 
-def reason(error: Exception, source: str) -> str:
-    """Why a model could not be loaded: it has a pickle alone, else what the library says."""
-    if paths.is_pickled(paths.model_folder(source)) or "use_safetensors" in str(error):
-        return f"it {paths.PICKLED}"
+def reason(error: Exception) -> str:
+    """What a library says of a model that it could not load, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:250]
 
 
-def fault(model: nn.Module, report: dict[str, Any]) -> str:
-    """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
+def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
+    """What is wrong with weights that were loaded from folder, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
     if any("pooler" in key for key in missing):
         return "it was saved without a pooler; choose another pooling or backbone"
     if missing:
         return f"it lacks {len(missing)} of its weights, the first is {missing[0]}; the file is incomplete"
+    for name, saved, configured in sorted(report["mismatched_keys"]):
+        return (
+            f"its config.json and its weights do not belong together: {name} has the shape {list(saved)} in the file and "
+            f"{list(configured)} by the configuration"
+        )
     if surplus := sorted(key for key in report["unexpected_keys"] if re.search(r"\.layer\.\d+\.", key)):
         return (
             f"its file has weights that its layers do not have ({surplus[0]}): further layers, or an adapter that was not "
@@ -36,6 +39,21 @@ def fault(model: nn.Module, report: dict[str, Any]) -> str:
         )
     if broken := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
+    if not model.get_input_embeddings().weight.any():
+        return "all its word vectors are 0; the file is damaged"
+    stored = _other_type(folder)
+    return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
+
+
+def _other_type(folder: Path) -> str:
+    """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
+    without the scales that belong to them."""
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
+            kinds = {file.get_slice(name).get_dtype() for name in names}
+            if other := kinds - {"F64", "F32", "F16", "BF16"}:
+                return min(other)
     return ""
 
 

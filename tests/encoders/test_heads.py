@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from lib.checks import ConfigError
-from lib.encoders import SentenceEncoder, saved
+from lib.encoders import SentenceEncoder
 from lib.encoders.heads import BatchNormMLP, fresh_mlm_head, mlm_head
 from lib.encoders.packed import MODEL_TYPES
 from lib.methods import REGISTRY
@@ -96,15 +96,6 @@ def test_the_projection_with_batch_norm_by_hand():
     hidden = normalised(h.view(12, 4) @ head[0].weight.T).relu()
     expected = normalised(hidden @ head[3].weight.T)
     torch.testing.assert_close(head(h), expected.view(6, 2, 4), rtol=1e-4, atol=1e-5)
-
-
-def test_further_files_are_fetched_for_a_hub_name_only(tiny_bert, monkeypatch):
-    asked = []
-    monkeypatch.setattr(saved, "snapshot_download", lambda name, **options: asked.append((name, options)))
-    saved.fetch("user/model", ["heads.safetensors"])
-    saved.fetch("user/model", [])
-    saved.fetch(tiny_bert, ["heads.safetensors"])
-    assert asked == [("user/model", {"allow_patterns": ["heads.safetensors"]})]
 
 
 def test_the_seed_decides_a_fresh_head_which_leaves_the_backbone_as_it_is(backbone):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from lib.checks import EncoderError
-from lib.encoders import SentenceEncoder, ensemble, export
+from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum
 from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
 
@@ -58,13 +58,6 @@ def test_it_is_saved_and_loaded_as_it_is(family, request, tmp_path, sentences):
     EncoderSum([encoder, encoder]).save(tmp_path / "two")
     both = ensemble.load(tmp_path / "two").encode(sentences[:6])
     np.testing.assert_allclose(both, 2 * encoder.encode(sentences[:6]), atol=1e-6)
-
-
-def test_sentence_transformers_does_not_make_up_the_missing_ones(tiny_bert, tmp_path, sentences):
-    encoder = without(tiny_bert, 1)
-    encoder.save(tmp_path / "saved")
-    vectors = export.sentence_transformer(tmp_path / "saved").encode(sentences[:4])
-    np.testing.assert_allclose(vectors, encoder.encode(sentences[:4]), atol=1e-5)
 
 
 def test_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):

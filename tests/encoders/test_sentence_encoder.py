@@ -254,7 +254,7 @@ def step(kind, place):
         ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
         ("config.json", {"is_decoder": True}, "makes it a decoder"),
         ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
-        ("config.json", {"intermediate_size": 48}, "no loadable model and tokenizer in that folder"),
+        ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
         ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
         ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
@@ -286,6 +286,7 @@ def test_incomplete_damaged_and_foreign_files_are_refused(tiny_bert, tmp_path):
     refused("saved without a pooler", weights, pooling="pooler")
     refused("choose one of", weights, pooling="max")
     refused("LayerNorm.bias holds NaN", weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("nan"))})
+    refused("all its word vectors are 0", {k: torch.zeros_like(v) for k, v in weights.items()})
     refused("its vectors are zero", {k: v if "word" in k else torch.zeros_like(v) for k, v in weights.items()})
     for name in ("tokenizer.json", "vocab.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
