@@ -48,7 +48,7 @@ def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
 def _other_type(folder: Path) -> str:
     """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
     without the scales that belong to them."""
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in sorted(folder.glob("model*.safetensors")):
         with safe_open(path, "pt") as file:
             names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
             kinds = {file.get_slice(name).get_dtype() for name in names}
