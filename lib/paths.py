@@ -129,15 +129,6 @@ def foreign_shard(folder: Path) -> str:
     return ""
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model in a folder; see `foreign_shard` for whether it names others."""
-    whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if whole.is_file():
-        return [whole]
-    names = read_json(index)["weight_map"].values() if index.is_file() else []
-    return sorted({folder / name for name in names if (folder / name).is_file()})
-
-
 def is_pickled(folder: Path) -> bool:
     """Whether the weights of a model are there as a pickle alone, which could run code and is not read."""
     return bool(list(folder.glob("pytorch_model*.bin"))) and not list(folder.glob("*.safetensors"))

@@ -334,10 +334,16 @@ def test_a_run_and_an_ensemble_are_no_backbone(finished_run, saved_sum):
         SentenceEncoder.from_pretrained(saved_sum)
 
 
-def test_an_encoder_is_not_saved_below_a_file(tmp_path, tiny_bert):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(DataError, match="cannot be read or written"):
-        SentenceEncoder.from_pretrained(tiny_bert).save(tmp_path / "file" / "below")
+def test_saving_an_encoder_deletes_no_file_of_the_users(tmp_path, tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    for folder, save in ((tmp_path / "one", encoder.save), (tmp_path / "sum", ensemble.EncoderSum([encoder]).save)):
+        save(folder)
+        (folder / "notes.txt").write_text("mine")
+        with pytest.raises(EncoderError, match="exists: choose another folder.*nothing was written"):
+            save(folder)
+        assert (folder / "notes.txt").read_text() == "mine" and not list(tmp_path.glob(".*"))
+    with pytest.raises(DataError, match="Not a directory|cannot be read or written"):
+        encoder.save(tmp_path / "one" / "config.json" / "below")
 
 
 def test_an_encoder_without_a_score_is_refused():

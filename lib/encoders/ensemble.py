@@ -15,8 +15,7 @@ from torch import nn
 
 from lib import paths
 from lib.checks import EncoderError
-from lib.encoders.pooling import POOLINGS
-from lib.encoders.saved import OUR_MODULE, save_whole, write_json
+from lib.encoders.saved import OUR_MODULE, find_folder, save_whole, write_json
 from lib.encoders.sentence_encoder import SentenceEncoder, listed
 from lib.encoders.weights import check_vectors
 
@@ -58,11 +57,11 @@ class EncoderSum(nn.Module):
         return hashlib.sha256(json.dumps([members, self.weights]).encode()).hexdigest()
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write every encoder into a folder of its own, and their weights; `load` reads it. Whole or not at all.
+        """Write every encoder into a folder of its own, and their weights; `load` reads it. Errors as SentenceEncoder.save.
 
         sentence-transformers knows no sum of models: there it needs this project installed, see `lib.encoders.export`.
         """
-        save_whole(self.write_files, Path(folder), LIST)
+        save_whole(self.write_files, folder)
 
     def write_files(self, folder: Path) -> None:
         """The files of `save`, into a folder that is there."""
@@ -93,14 +92,7 @@ def facts(encoder: SentenceEncoder | EncoderSum) -> dict[str, float]:
 
 
 def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> SentenceEncoder | EncoderSum:
-    """The same weights, not copied, read with another pooling.
-
-    Raises:
-        EncoderError: unknown, or `pooler`, whose weights are not there.
-    """
-    if pooling not in POOLINGS or pooling == "pooler":
-        known = ", ".join(POOLINGS)
-        raise EncoderError(f"pooling {pooling!r} cannot be read here: choose one of {known}, but not pooler.")
+    """The same weights, not copied, read with another pooling; not with `pooler`, whose weights are not there."""
     changed = [copy.copy(part) for part in parts(encoder)]
     for part in changed:
         part.pooling = pooling
@@ -125,9 +117,8 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
         DataError: its list cannot be read.
         EncoderError: a listed encoder is missing or cannot be loaded, or the sum gives no vectors.
     """
-    places = (paths.expanded(path_or_id), paths.root() / path_or_id)
-    folder = next((place for place in places if os.path.isfile(place / LIST)), None)
-    if folder is None:
+    folder = find_folder(path_or_id)
+    if folder is None or not (folder / LIST).is_file():
         return SentenceEncoder.from_pretrained(path_or_id, **options)
     listed = paths.read_json(folder / LIST)
     if foreign := [name for name in listed["encoders"] if name == ".." or Path(name).name != name]:

@@ -15,15 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import snapshot_download
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
-from torch import Tensor, nn
+from torch import Tensor
 
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.sentence_encoder import pad
-
-FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 
 
 class EncoderModule(InputModule):
@@ -37,65 +34,52 @@ class EncoderModule(InputModule):
 
     def __init__(self, encoder: SentenceEncoder | ensemble.EncoderSum) -> None:
         super().__init__()
-        self.members = nn.ModuleList(ensemble.parts(encoder))
-        self.weights = list(getattr(encoder, "weights", [1.0]))
-        self.is_sum = isinstance(encoder, ensemble.EncoderSum)
-
-    @property
-    def encoder(self) -> SentenceEncoder | ensemble.EncoderSum:
-        members = list(self.members)
-        return ensemble.EncoderSum(members, self.weights) if self.is_sum else members[0]
+        self.encoder, self.parts = encoder, ensemble.parts(encoder)
+        self.endings = ["", *(f"_{number}" for number in range(2, len(self.parts) + 1))]  # of the names of features
 
     @property
     def tokenizer(self) -> Any:
         """Of the first encoder."""
-        return self.members[0].tokenizer
+        return self.parts[0].tokenizer
 
     @property
     def max_seq_length(self) -> int:
-        return max(member.max_length for member in self.members)
+        return max(part.max_length for part in self.parts)
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
-        for member in self.members:
-            member.max_length = value
+        for part in self.parts:
+            part.max_length = value
 
     def get_embedding_dimension(self) -> int:
-        return self.members[0].dimension
+        return self.encoder.dimension
 
     def preprocess(self, inputs: Sequence[str], prompt: str | None = None, **_: Any) -> dict[str, Tensor]:
         """Texts -> the features of all encoders. prompt: text before each of them."""
         texts = [(prompt or "") + text for text in inputs]
         features = {}
-        for member, ending in zip(self.members, self._endings(), strict=True):
-            ids, mask = pad(member.tokenize(texts), member.tokenizer.pad_token_id)
+        for ending, part in zip(self.endings, self.parts, strict=True):
+            ids, mask = pad(part.tokenize(texts), part.tokenizer.pad_token_id)
             features |= {f"input_ids{ending}": ids, f"attention_mask{ending}": mask}
         return features
 
     def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
+        weights = getattr(self.encoder, "weights", [1.0])
         vectors = [
-            weight * member(features[f"input_ids{ending}"], features[f"attention_mask{ending}"])
-            for weight, member, ending in zip(self.weights, self.members, self._endings(), strict=True)
+            weight * part(features[f"input_ids{ending}"], features[f"attention_mask{ending}"])
+            for weight, ending, part in zip(weights, self.endings, self.parts, strict=True)
         ]
         features["sentence_embedding"] = torch.stack(vectors).sum(0)
         return features
-
-    def _endings(self) -> list[str]:
-        return ["", *(f"_{number}" for number in range(2, len(self.members) + 1))]
 
     def save(self, output_path: str | os.PathLike, *_: Any, **__: Any) -> None:
         """The encoder's files, beside those that sentence-transformers writes."""
         self.encoder.write_files(Path(output_path))
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> EncoderModule:
-        """From a folder, or from a model of the hub. options: token, cache_folder, revision and local_files_only count."""
-        folder = Path(model_name_or_path)
-        if not folder.is_dir():
-            known = {name: options.get(name) for name in ("token", "revision", "local_files_only")}
-            known["cache_dir"] = options.get("cache_folder")
-            folder = Path(snapshot_download(model_name_or_path, allow_patterns=FILES, **known))
-        return cls(ensemble.load(folder / subfolder, device="cpu"))
+    def load(cls, model_name_or_path: str, **_: Any) -> EncoderModule:
+        """From a folder; a model of the hub is fetched first, with huggingface_hub's `snapshot_download`."""
+        return cls(ensemble.load(model_name_or_path, device="cpu"))
 
 
 def sentence_transformer(path_or_id: str | os.PathLike, **options: Any) -> SentenceTransformer:

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from lib.checks import ConfigError
 from lib.encoders.heads import masked_lm_model
-from lib.encoders.saved import locate
+from lib.encoders.saved import model_files
 from lib.encoders.weights import architecture, hash_weights
 from lib.session import quiet
 
@@ -26,9 +26,11 @@ class Generator(nn.Module):
     encoder's.
     """
 
-    def __init__(self, model: nn.Module, vocabulary: dict[str, int], *, dropout: bool = False) -> None:
+    dropout = False
+
+    def __init__(self, model: nn.Module, vocabulary: dict[str, int]) -> None:
         super().__init__()
-        self.model, self.vocabulary, self.dropout = model.requires_grad_(False).eval(), vocabulary, dropout
+        self.model, self.vocabulary = model.requires_grad_(False).eval(), vocabulary
 
     @classmethod
     def from_pretrained(cls, path_or_id: str) -> Generator:
@@ -39,9 +41,9 @@ class Generator(nn.Module):
             ConfigError: no masked-language model, or one without its head.
         """
         quiet()
-        source, local = locate(path_or_id, "generator")
-        model = masked_lm_model(source, "generator", advice="take a masked-language model that has one")
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        folder = model_files(path_or_id, "generator")
+        model = masked_lm_model(str(folder), "generator", advice="take a masked-language model that has one")
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return cls(model, tokenizer.get_vocab())
 
     def train(self, mode: bool = True) -> Generator:

@@ -10,15 +10,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
-from transformers.utils import cached_file
 
 from lib import paths
 from lib.checks import ConfigError, EncoderError
 from lib.encoders.dropout import replace_dropout
-from lib.encoders.weights import fault, reason
+from lib.encoders.weights import fault, reason, save_weights
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder
@@ -29,12 +28,13 @@ LATE_LAYER_STARTS = {  # where the late layers start -> what is said of it in a 
     "random": "RANDOM, not pre-trained; they hand on averages of what they read",
 }
 MLM_HEAD_STARTS = ("pretrained", "fresh")
+WEIGHT_STD = 0.02  # of new linear layers
 
 
-def projection_head(dimension: int, weight_std: float = 0.02) -> nn.Sequential:
+def projection_head(dimension: int) -> nn.Sequential:
     """SimCSE's training head z = tanh(W h + b): one square layer, weights normal(0, 0.02), zero bias."""
     linear = nn.Linear(dimension, dimension)
-    nn.init.normal_(linear.weight, std=weight_std)
+    nn.init.normal_(linear.weight, std=WEIGHT_STD)
     nn.init.zeros_(linear.bias)
     return nn.Sequential(linear, nn.Tanh())
 
@@ -43,10 +43,10 @@ class BatchNormMLP(nn.Sequential):
     """DiffCSE's and InfoCSE's training head (their code; neither paper has it): two linear layers without bias, batch
     norm after each, ReLU between them, no scale or shift at the end. [.., D] -> [.., D]; statistics over all rows."""
 
-    def __init__(self, dimension: int, weight_std: float = 0.02) -> None:
+    def __init__(self, dimension: int) -> None:
         wide, back = nn.Linear(dimension, 2 * dimension, bias=False), nn.Linear(2 * dimension, dimension, bias=False)
         for linear in (wide, back):
-            nn.init.normal_(linear.weight, std=weight_std)
+            nn.init.normal_(linear.weight, std=WEIGHT_STD)
         norms = nn.BatchNorm1d(2 * dimension), nn.BatchNorm1d(dimension, affine=False)
         super().__init__(wide, norms[0], nn.ReLU(), back, norms[1])
 
@@ -56,8 +56,7 @@ class BatchNormMLP(nn.Sequential):
 
 def save_training_head(folder: Path, head: nn.Module) -> None:
     """Write a projection that exists in training only beside a saved encoder, which is read without it."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in head.state_dict().items()}
-    save_file(weights, folder / TRAINING_HEAD)
+    save_weights(head.state_dict(), folder / TRAINING_HEAD)
 
 
 def load_training_head(folder: Path) -> nn.Module:
@@ -112,7 +111,8 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
     Raises:
         ConfigError: it cannot be read, or was saved without an MLM head.
     """
-    if shard := paths.foreign_shard(paths.model_folder(source)):
+    folder = paths.model_folder(source)
+    if shard := paths.foreign_shard(folder):
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {shard}.")
     options = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
     try:
@@ -120,18 +120,18 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
             source, trust_remote_code=False, use_safetensors=True, **options
         )
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
-        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error, source)}.") from error
+        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
-    if problem := fault(model, report, source):
+    if problem := fault(model, report, folder):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 
 
-def fresh_mlm_head(backbone: nn.Module, weight_std: float = 0.02) -> nn.Module:
+def fresh_mlm_head(backbone: nn.Module) -> nn.Module:
     """A new MLM head [.., H] -> [.., V] of the backbone's family, in float32; nothing that was saved is read.
 
-    Its dense layer starts as the identity plus normal(0, weight_std), its LayerNorm with weights 1, all biases with 0;
+    Its dense layer starts as the identity plus normal(0, 0.02), its LayerNorm with weights 1, all biases with 0;
     its decoder shares the word embeddings of `backbone`. The activation is the one of transformers' own head:
     `hidden_act` in the BERT family, always GELU in the RoBERTa family.
     """
@@ -142,7 +142,7 @@ def fresh_mlm_head(backbone: nn.Module, weight_std: float = 0.02) -> nn.Module:
     predictions = getattr(head, "predictions", head)
     dense = getattr(predictions, "transform", predictions).dense
     with torch.no_grad():
-        dense.weight.normal_(std=weight_std).diagonal().add_(1)
+        dense.weight.normal_(std=WEIGHT_STD).diagonal().add_(1)
     head.to(words.device)  # drawn on the CPU: the same head for the same seed on every device
     predictions.decoder.weight = words
     return head
@@ -159,8 +159,7 @@ def save_mlm_head(folder: Path, backbone: nn.Module, head: nn.Module, late: nn.M
     config |= paths.read_json(folder / "config.json")
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
     if late is not None:
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in late.state_dict().items()}
-        save_file(weights, folder / LATE_LAYERS)
+        save_weights(late.state_dict(), folder / LATE_LAYERS)
 
 
 def _head_name(model: Any) -> str:
@@ -198,8 +197,8 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
     late = nn.ModuleList(type(layers[0])(backbone.config, layer_idx=i) for i in range(count))
     replace_dropout(late)
     if start == "pretrained":
-        saved = cached_file(source, LATE_LAYERS, _raise_exceptions_for_missing_entries=False)
-        if saved is None:
+        saved = paths.model_folder(source) / LATE_LAYERS
+        if not saved.is_file():
             raise ConfigError(
                 f"head 'pretrained' asks for {LATE_LAYERS} beside backbone {source!r}, and there is none: choose head "
                 "'top_layers' or 'random', or a backbone that method mlm trained with a condenser_weight."

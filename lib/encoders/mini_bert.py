@@ -26,9 +26,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import paths
-from lib.checks import ConfigError, check_range
+from lib.checks import ConfigError
 from lib.data import Corpus
 from lib.encoders.heads import average_layers
+from lib.encoders.saved import save_whole, write_json
 from lib.session import quiet
 
 FORMAT = 5  # count up when the construction below changes: caches of an older format are ignored
@@ -66,13 +67,11 @@ def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
-def positive_pmi(
-    token_ids: Sequence[Sequence[int]], size: int, *, window: int, smoothing: float = 0.75
-) -> scipy.sparse.csr_matrix:
+def positive_pmi(token_ids: Sequence[Sequence[int]], size: int, *, window: int) -> scipy.sparse.csr_matrix:
     """Positive pointwise mutual information of tokens at most `window` apart in one sentence [size, size].
 
-    A pair at distance d counts 1 / sqrt(d), which is ours; context frequencies are raised to the power `smoothing`
-    (Levy, Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
+    A pair at distance d counts 1 / sqrt(d), which is ours; context frequencies are raised to the power 0.75 (Levy,
+    Goldberg and Dagan 2015, https://aclanthology.org/Q15-1016).
     """
     tokens = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in token_ids])
     sentence = np.repeat(np.arange(len(token_ids)), [len(ids) for ids in token_ids])
@@ -84,23 +83,23 @@ def positive_pmi(
         counts = counts + scipy.sparse.csr_matrix((weights, (left, right)), shape=(size, size))
     counts = (counts + counts.T).tocoo()
     rows = np.bincount(counts.row, counts.data, size)
-    columns = np.bincount(counts.col, counts.data, size) ** smoothing
+    columns = np.bincount(counts.col, counts.data, size) ** 0.75
     information = np.log(counts.data * columns.sum() / (rows[counts.row] * columns[counts.col]))
     kept = information > 0
     return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
 
 
-def attend_by_dimension(layers: Iterable[nn.Module], gain: float) -> None:
+@torch.no_grad()
+def attend_by_dimension(layers: Iterable[nn.Module]) -> None:
     """Let the first hidden dimension decide where every head of BERT layers looks: to a token's attention score it
-    adds `gain` times the token's value there. The other dimensions keep their random part."""
+    adds GAIN times the token's value there. The other dimensions keep their random part."""
     for layer in layers:
         attention = layer.attention.self
         first = slice(None, None, attention.attention_head_size)  # dimension of every head
-        with torch.no_grad():
-            attention.query.weight[first] = 0
-            attention.query.bias[first] = gain * attention.attention_head_size**0.5
-            attention.key.weight[first] = 0
-            attention.key.weight[first, 0] = 1
+        attention.query.weight[first] = 0
+        attention.query.bias[first] = GAIN * attention.attention_head_size**0.5
+        attention.key.weight[first] = 0
+        attention.key.weight[first, 0] = 1
 
 
 def build(
@@ -119,12 +118,6 @@ def build(
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
-    Word embeddings are PPMI vectors, and with `average_layers` every output is the token's own vector plus averages over
-    the sentence. [CLS] has no word vector of its own and becomes their average: a usable, strongly anisotropic sentence
-    embedding before any training. The average gives a piece with share p of the text about the square of the weight
-    a / (a + p) (Arora, Liang and Ma 2017, https://openreview.net/forum?id=SyK00v5xx): LayerNorm would take the weight from
-    the vectors, so the first dimension holds its logarithm and attention reads it there. The MLM head is there too.
-
     Args:
         sentences: the corpus.
         folder: created if needed.
@@ -139,16 +132,12 @@ def build(
     """
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
-    sizes = {"hidden": hidden, "layers": layers, "heads": heads, "intermediate": intermediate, "window": window}
-    for name, size in (sizes | {"max_positions": max_positions}).items():
-        check_range(name, size, 1)
     if hidden % heads:
         raise ConfigError(f"hidden {hidden} cannot be divided among {heads} heads.")
     parameters = (vocabulary + max_positions) * hidden + layers * (4 * hidden**2 + 2 * hidden * intermediate)
     if 16 * parameters > psutil.virtual_memory().available:  # weights, gradient and Adam's two moments
         raise ConfigError(f"{parameters:.1e} parameters are too many for the free memory: take smaller sizes.")
     quiet()
-    folder = Path(folder)
     pieces = train_vocabulary(sentences, vocabulary)
     if not hidden < len(pieces) <= vocabulary:
         raise ConfigError(
@@ -165,21 +154,33 @@ def build(
         intermediate_size=intermediate,
         max_position_embeddings=max_positions,
     )
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())), torch.no_grad():
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         model = BertForMaskedLM(config)
         if averaging:
-            vectors = _piece_vectors(sentences, tokenizer, hidden, window=window, seed=seed)
-            embeddings = model.bert.embeddings
-            embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
-            embeddings.position_embeddings.weight.normal_(std=0.001)
-            embeddings.token_type_embeddings.weight.normal_(std=0.001)
-            average_layers(model.bert.encoder.layer)
-            attend_by_dimension(model.bert.encoder.layer, gain=GAIN)
-            nn.init.eye_(model.cls.predictions.transform.dense.weight)
+            make_averaging(model, _piece_vectors(sentences, tokenizer, hidden, window=window, seed=seed))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder
+    return Path(folder)
+
+
+@torch.no_grad()
+def make_averaging(model: Any, vectors: np.ndarray) -> None:
+    """Turn a random masked-language BERT into an averaging network over word vectors [V, hidden] (`_piece_vectors`).
+
+    With `average_layers` every output is the token's own vector plus averages over the sentence. [CLS] has no word vector
+    of its own and becomes their average: a usable, strongly anisotropic sentence embedding before any training. The
+    average gives a piece with share p of the text about the square of the weight a / (a + p) (Arora, Liang and Ma 2017,
+    https://openreview.net/forum?id=SyK00v5xx): LayerNorm would take the weight from the vectors, so the first dimension
+    holds its logarithm and attention reads it there.
+    """
+    embeddings, layers = model.bert.embeddings, model.bert.encoder.layer
+    embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
+    embeddings.position_embeddings.weight.normal_(std=0.001)
+    embeddings.token_type_embeddings.weight.normal_(std=0.001)
+    average_layers(layers)
+    attend_by_dimension(layers)
+    nn.init.eye_(model.cls.predictions.transform.dense.weight)
 
 
 def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
@@ -218,18 +219,14 @@ def start_folder(corpus: Corpus, **shape: Any) -> Path:
 
 
 def start(corpus: Corpus, **shape: Any) -> Path:
-    """The folder that `build` writes for this corpus and shape: from the cache, or built now.
-
-    Raises:
-        ConfigError: see `build`.
-    """
+    """What `build` writes for this corpus and shape: from the cache, or built now. Raises as `build` does."""
     path = start_folder(corpus, **shape)
     return paths.made_once(path, lambda folder: build(corpus.columns[0], folder, **shape), folder=True)
 
 
 def stand_in(corpus: Corpus, **shape: Any) -> Path:
     """A random BERT of this shape in a few seconds, for checks before `start` is built: its vocabulary comes from a sample
-    of the corpus. Raises ConfigError as `build` does."""
+    of the corpus. Raises as `build` does."""
     if len(corpus) > STAND_IN_ROWS:
         corpus = corpus.sample(STAND_IN_ROWS, seed=0)
     return start(corpus, **shape | {"averaging": False})
@@ -246,19 +243,16 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         dropout: written into the configuration; one epoch of pre-training goes without, contrastive training needs it.
 
     Raises:
-        ConfigError: the folder exists, or a weight does not fit half precision.
+        EncoderError: the folder exists.
     """
-    source, folder = Path(source), paths.expanded(folder)
-    if folder.exists():
-        raise ConfigError(f"{folder} exists: choose another folder, nothing was written.")
-    with paths.whole_folder(folder) as copy:
+
+    def write(copy: Path) -> None:
         shutil.copytree(source, copy, dirs_exist_ok=True)
         for path in copy.rglob("*.safetensors"):
             half = {name: tensor.half() for name, tensor in load_file(path).items()}
-            if too_large := [name for name, tensor in half.items() if not tensor.isfinite().all()]:
-                raise ConfigError(f"{too_large[0]} of {source} has values that half precision cannot hold.")
             save_file(half, path, metadata={"format": "pt"})
         config = paths.read_json(copy / "config.json")
         config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-        (copy / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf8")
-    return folder
+        write_json(copy / "config.json", config)
+
+    return save_whole(write, folder)

@@ -1,20 +1,23 @@
-"""Encoders on disk: where they are found, and the layout of sentence-transformers, written without the package."""
+"""Encoders on disk: where they are found, and the layout of sentence-transformers.
+
+That layout is read and written without the package, whose import takes as long as a small run: what is read of it is two
+names and one matrix. Its own loader falls back on pickles, passes over weights that are missing, and writes poolings that
+its older versions do not know.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.utils import HFValidationError, validate_repo_id
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from safetensors.torch import load_file
+from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import paths
@@ -24,47 +27,37 @@ from lib.encoders.heads import projection_head
 from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.weights import fault, reason
+from lib.encoders.weights import fault, reason, save_weights
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
-# Names in the folders of encoders, of ours and of other versions.
-PART_OF_AN_ENCODER = re.compile(
-    r".*\.safetensors(\.index\.json)?|README\.md|merges\.txt|vocab\.(txt|json)|sentencepiece\.bpe\.model|(config|"
-    r"generation_config|config_sentence_transformers|ensemble|tokenizer(_config)?|special_tokens_map|added_tokens)\.json"
-)
 # The steps of sentence-transformers that are read, and their files; their classes have other packages in other versions.
 STEPS = {"Transformer": "config.json", "Pooling": "1_Pooling/config.json", "Dense": "2_Dense/config.json"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
+def find_folder(path_or_id: str | os.PathLike) -> Path | None:
+    """The folder of this name, looked up from here, then from the repository; None: there is none."""
+    if not (text := str(path_or_id)):
+        return None
+    return next((place for place in (paths.expanded(text), paths.root() / text) if os.path.isdir(place)), None)
+
+
 def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, bool]:
-    """(source, is a local folder); a relative folder is looked up from here, then from the repository. what: for errors.
+    """(folder or hub name, is a folder here). what: for errors.
 
     Raises:
-        EncoderError: neither a folder nor a hub name, a folder whose weights are a pickle, or one that holds something
-            else.
+        EncoderError: neither a folder nor a hub name.
     """
     text = str(path_or_id)
     if text == "demo":
         return str(MINI_BERT), True
-    for folder in (paths.expanded(text), paths.root() / text) if text else ():
-        if os.path.isdir(folder):
-            is_model = (folder / "config.json").is_file()
-            foreign = paths.foreign_shard(folder)
-            problems = {
-                paths.PICKLED: paths.is_pickled(folder),
-                f"cannot be loaded: {foreign}": foreign,
-                "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
-                "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir()
-                and not is_model,
-            }
-            if problem := next((text for text, is_so in problems.items() if is_so), ""):
-                raise EncoderError(f"{what} {text!r} {problem}.")
-            return str(folder), True
+    if folder := find_folder(text):
+        return str(folder), True
     try:
         validate_repo_id(text)
     except HFValidationError:
@@ -72,12 +65,33 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
     return text, False
 
 
-def fetch(path_or_id: str | os.PathLike, files: Sequence[str]) -> None:
-    """Fetch further files of a hub name, so that they are there when they are hashed; what is missing shows later."""
-    source, local = locate(path_or_id)
-    if files and not local:
-        with contextlib.suppress(OSError, ValueError):
-            snapshot_download(source, allow_patterns=[*files])
+def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
+    """The folder with a model's files; those of a hub name are fetched into the hub's cache. what: for errors.
+
+    Raises:
+        EncoderError: neither a folder nor a hub name, or one that is not on the hub or cannot be reached; weights in a
+            pickle; something else than an encoder.
+    """
+    source, is_here = locate(path_or_id, what)
+    name, folder = f"{what} {str(path_or_id)!r}", Path(source)
+    if not is_here:
+        try:
+            folder = Path(snapshot_download(source, allow_patterns=FILES))
+        except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
+            raise EncoderError(
+                f"{name}: no loadable model and tokenizer on the hub or in its cache ({reason(error)})."
+            ) from error
+    foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
+    is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
+    problems = {
+        paths.PICKLED: paths.is_pickled(folder) or is_without,
+        f"cannot be loaded: {foreign}": foreign,
+        "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
+        "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), ""):
+        raise EncoderError(f"{name} {problem}.")
+    return folder
 
 
 def load_backbone(
@@ -85,39 +99,35 @@ def load_backbone(
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
     quiet()
-    name, (source, local) = f"{what} {str(path_or_id)!r}", locate(path_or_id, what)
+    name, folder = f"{what} {str(path_or_id)!r}", model_files(path_or_id, what)
     try:
-        modules = read_modules(source, local)
+        modules = read_modules(folder)
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
-        backbone = _load_model(
-            source, local, dropout=dropout, add_pooling_layer=has_pooler, attn_implementation=attention
-        )
-        tokenizer = AutoTokenizer.from_pretrained(source, local_files_only=local, trust_remote_code=False)
+        backbone = _load_model(folder, dropout, add_pooling_layer=has_pooler, attn_implementation=attention)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         _check_tokenizer(tokenizer, backbone.config.vocab_size, lowers=modules.pop("lower_case", False))
     except (EncoderError, DataError) as error:
         raise EncoderError(f"{name}: {error}") from error
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
-        where = "in that folder" if local else "on the hub or in its cache"
-        raise EncoderError(f"{name}: no loadable model and tokenizer {where} ({reason(error, source)}).") from error
+        raise EncoderError(f"{name}: no loadable model and tokenizer in that folder ({reason(error)}).") from error
     return backbone, tokenizer, modules
 
 
-def _load_model(source: str, local: bool, *, dropout: float | None, **form: Any) -> nn.Module:
+def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
     """The backbone in float32 with our dropout; form: for its class. Raises EncoderError, or what the library raises."""
-    options = {"local_files_only": local, "trust_remote_code": False}
-    config = AutoConfig.from_pretrained(source, **options)
+    options = {"local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(folder, **options)
     if config.model_type not in MODEL_TYPES:
         raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}.")
     if config.is_decoder or config.add_cross_attention:
         raise EncoderError("its config.json makes it a decoder: set is_decoder and add_cross_attention to false.")
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    form |= {"dtype": torch.float32, "ignore_mismatched_sizes": True}  # reported by `fault`
-    backbone, report = AutoModel.from_pretrained(
-        source, config=config, output_loading_info=True, use_safetensors=True, **form, **options
-    )
+    form |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
+    form["ignore_mismatched_sizes"] = True  # reported by `fault`
+    backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
     remove_layer_norms(backbone, removed(config))
-    if problem := fault(backbone, report, source):
+    if problem := fault(backbone, report, folder):
         raise EncoderError(f"{problem}.")
     replace_dropout(backbone)
     return backbone
@@ -144,7 +154,7 @@ def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
         raise EncoderError(f"{problem}.")
 
 
-def read_modules(source: str, local: bool) -> dict[str, Any]:
+def read_modules(folder: Path) -> dict[str, Any]:
     """What a saved encoder says of its pooling, projection and max_length (ours or sentence-transformers'); {} for a
     plain backbone.
 
@@ -152,11 +162,6 @@ def read_modules(source: str, local: bool) -> dict[str, Any]:
         EncoderError: its pooling or its projection is none of those known here.
         DataError: one of these files is damaged.
     """
-    small_files = ["config.json", "sentence_*.json", "modules.json", "config_sentence_transformers.json"]
-    small_files += ["*.safetensors.index.json", "1_Pooling/*.json", "2_Dense/*.json", "2_Dense/*.safetensors"]
-    folder = Path(source if local else snapshot_download(source, allow_patterns=small_files))
-    if not local and (problem := paths.foreign_shard(folder)):
-        raise EncoderError(f"{problem}.")
     modules = _read_json(folder / "sentence_encoder.json") or _read_steps(folder)
     if modules.get("pooling", "cls") not in POOLINGS:
         raise EncoderError(f"{folder}: its pooling {modules['pooling']!r} is none of {', '.join(POOLINGS)}.")
@@ -201,69 +206,66 @@ def _read_steps(folder: Path) -> dict[str, Any]:
     return {"pooling": " and ".join(map(str, modes))}
 
 
-def write_modules(
-    folder: Path, backbone_config: Any, pooling: str, projection: nn.Module | None, max_length: int
-) -> None:
-    """The module list of sentence-transformers beside a saved backbone, and sentence_encoder.json for `read_modules`.
+def write_encoder(encoder: Any, folder: Path) -> None:
+    """The files of a SentenceEncoder, into a folder that is there: the module list of sentence-transformers beside the
+    backbone, and sentence_encoder.json for `read_modules`.
 
     `mask_prompt`, `pooler` and layers without LayerNorm have no equivalent there: the list names our class, see
     `lib.encoders.export`.
     """
-    size, needs_us = backbone_config.hidden_size, pooling in ("mask_prompt", "pooler") or removed(backbone_config) > 0
-    steps: list[tuple[str, str, dict[str, Any]]] = [("Transformer", "", {})]  # class, folder and its configuration
+    encoder.backbone.save_pretrained(folder)
+    encoder.tokenizer.save_pretrained(folder)
+    config, pooling = encoder.backbone.config, encoder.pooling
+    size, modules = {"word_embedding_dimension": config.hidden_size}, []
+
+    def add(kind: str, place: str, **settings: Any) -> None:
+        number = len(modules)
+        modules.append(
+            {"idx": number, "name": str(number), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        )
+        if settings:
+            write_json(folder / place / "config.json", settings)
+
+    add("Transformer", "")
     if POOLINGS[pooling].layers == "all":
-        layers, start = backbone_config.num_hidden_layers, POOLINGS[pooling].first
+        layers, start = config.num_hidden_layers, POOLINGS[pooling].first
         weights = torch.zeros(layers + 1 - start, device="cpu")
         weights[0] += 1
         weights[-1] += 1
-        shape = {"word_embedding_dimension": size, "num_hidden_layers": layers, "layer_start": start}
-        steps.append(("WeightedLayerPooling", "1_WeightedLayerPooling", shape))
-        _write_weights(folder / "1_WeightedLayerPooling", {"layer_weights": weights})
+        place = "1_WeightedLayerPooling"
+        add("WeightedLayerPooling", place, **size, num_hidden_layers=layers, layer_start=start)
+        save_weights({"layer_weights": weights}, folder / place / "model.safetensors")
         write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
-    if not needs_us:
+    is_theirs = pooling not in ("mask_prompt", "pooler") and not removed(config)
+    if is_theirs:
         mode = "cls" if pooling == "cls" else "mean"
-        flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()} | {"pooling_mode_max_tokens": False}
-        steps.append(("Pooling", "1_Pooling", {"word_embedding_dimension": size} | flags))
-    if projection is not None:
-        linear = projection[0]
-        dense = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True}
-        steps.append(("Dense", "2_Dense", dense | {"activation_function": "torch.nn.modules.activation.Tanh"}))
-        _write_weights(folder / "2_Dense", {"linear.weight": linear.weight, "linear.bias": linear.bias})
-    modules = []
-    for i, (kind, place, config) in enumerate(steps):
-        modules.append({"idx": i, "name": str(i), "path": place, "type": f"sentence_transformers.models.{kind}"})
-        if config:
-            write_json(folder / place / "config.json", config)
-    write_json(folder / "modules.json", [OUR_MODULE] if needs_us else modules)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+        flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()}
+        add("Pooling", "1_Pooling", **size, **flags, pooling_mode_max_tokens=False)
+    if encoder.projection is not None:
+        linear = encoder.projection[0]
+        shape = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True}
+        add("Dense", "2_Dense", **shape, activation_function="torch.nn.modules.activation.Tanh")
+        weights = {"linear.weight": linear.weight, "linear.bias": linear.bias}
+        save_weights(weights, folder / "2_Dense" / "model.safetensors")
+    write_json(folder / "modules.json", modules if is_theirs else [OUR_MODULE])
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": max_length})
+    write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": encoder.max_length})
 
 
-def save_whole(write: Callable[[Path], None], folder: Path, mark: str) -> None:
-    """Let `write` fill a folder that appears whole or not at all; an older one is replaced, by its file `mark`.
+def save_whole(write: Callable[[Path], object], folder: str | os.PathLike) -> Path:
+    """Let `write` fill a new folder, which appears whole or not at all.
 
     Raises:
-        EncoderError: the folder exists and has no such file, or holds files that are no part of an encoder.
+        EncoderError: the folder exists.
         DataError: it lies in a finished run, or cannot be written.
     """
     folder = paths.check_no_run_around(paths.expanded(folder))
-    if os.path.lexists(folder) and not (folder / mark).is_file():
-        raise EncoderError(f"{folder} exists and has no {mark}: choose another folder, nothing was written.")
+    if os.path.lexists(folder):
+        raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")
     with paths.whole_folder(folder) as path:
         write(path)
-        check_nothing_else(folder, path)
-
-
-def check_nothing_else(folder: Path, new: Path) -> None:
-    """Raise EncoderError when a folder that the encoder in `new` is to replace holds files that belong to no encoder."""
-    ours = {path.name for path in new.rglob("*")}
-    others = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name not in ours]
-    if strangers := sorted(path for path in others if not PART_OF_AN_ENCODER.fullmatch(path.name)):
-        raise EncoderError(
-            f"{folder} also holds {strangers[0]}, which is no part of an encoder: move it, or choose another folder; nothing "
-            "was written."
-        )
+    return folder
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -274,8 +276,3 @@ def write_json(path: Path, content: Any) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     """{} where there is no such file."""
     return paths.read_json(path) if path.is_file() else {}
-
-
-def _write_weights(folder: Path, weights: dict[str, Tensor]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({k: v.detach().cpu().contiguous() for k, v in weights.items()}, folder / "model.safetensors")

@@ -20,7 +20,7 @@ from lib.checks import EncoderError
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import packed
 from lib.encoders.pooling import POOLINGS, PROMPT
-from lib.encoders.saved import load_backbone, save_whole, write_modules
+from lib.encoders.saved import load_backbone, save_whole, write_encoder
 from lib.encoders.weights import architecture, check_vectors, hash_weights
 from lib.progress import progress
 from lib.session import give_back_memory
@@ -39,7 +39,8 @@ class SentenceEncoder(nn.Module):
             instead of layer 1 (the published "first-last avg." rows of BERT, SimCSE issue 285); `mask_prompt`
             last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler.
         projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
-        max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`.
+        max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`. None takes
+            what the backbone and its tokenizer allow.
 
     Raises:
         EncoderError: an unknown pooling, or a max_length that the backbone does not take.
@@ -65,7 +66,7 @@ class SentenceEncoder(nn.Module):
             )
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection = pooling, projection
-        self.max_length = max_length or longest
+        self.max_length = max_length or min(longest, tokenizer.model_max_length)
         self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
 
     @classmethod
@@ -142,9 +143,9 @@ class SentenceEncoder(nn.Module):
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
         if POOLINGS[self.pooling].layers != "last" or not packed.supports(self.backbone):
             loaded = f"pooling {self.pooling!r}, attention {self.backbone.config._attn_implementation!r}"
-            readable = ", ".join(sorted(name for name, pooling in POOLINGS.items() if pooling.layers == "last"))
             raise EncoderError(
-                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling {readable}."
+                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling cls, mask_prompt "
+                "or mean."
             )
         depth = self.backbone.config.num_hidden_layers
         if not layers or min(layers) < 0 or max(layers) >= depth:
@@ -285,19 +286,16 @@ class SentenceEncoder(nn.Module):
         other side needs this project installed, see `lib.encoders.export`.
 
         Raises:
-            EncoderError: the folder exists and is no saved encoder or holds other files too, or the projection is not
-                SimCSE's.
+            EncoderError: the folder exists, or the projection is not SimCSE's.
             DataError: the folder cannot be written.
         """
-        save_whole(self.write_files, Path(folder), "sentence_encoder.json")
+        save_whole(self.write_files, folder)
 
     def write_files(self, folder: Path) -> None:
         """The files of `save`, into a folder that is there. Raises EncoderError for a projection that is not SimCSE's."""
         if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
             raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
-        self.backbone.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-        write_modules(folder, self.backbone.config, self.pooling, self.projection, self.max_length)
+        write_encoder(self, folder)
 
 
 def listed(sentences: Iterable[str]) -> list[str]:
@@ -310,13 +308,14 @@ def listed(sentences: Iterable[str]) -> list[str]:
 
 @contextmanager
 def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
-    """Training or evaluation mode in the block; the mode that the module was in comes back."""
-    before = module.training
+    """Training or evaluation mode in the block; the mode that each part of the module was in comes back."""
+    before = {part: part.training for part in module.modules()}
     module.train(training)
     try:
         yield
     finally:
-        module.train(before)
+        for part, was_training in before.items():
+            part.training = was_training
 
 
 def longest_input(backbone: nn.Module) -> int:

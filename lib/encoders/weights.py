@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import safe_open
-from torch import nn
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from lib import paths
 from lib.checks import EncoderError
 
 
-def reason(error: Exception, source: str) -> str:
-    """Why a model could not be loaded: it has a pickle alone, else what the library says."""
-    if paths.is_pickled(paths.model_folder(source)) or "use_safetensors" in str(error):
-        return f"it {paths.PICKLED}"
+def reason(error: Exception) -> str:
+    """What a library says of a model that it could not load, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:250]
 
 
-def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
-    """What is wrong with weights that were loaded from source, from them and the library's report; empty: nothing."""
+def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
+    """What is wrong with weights that were loaded from folder, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
     if any("pooler" in key for key in missing):
         return "it was saved without a pooler; choose another pooling or backbone"
@@ -41,14 +41,14 @@ def fault(model: nn.Module, report: dict[str, Any], source: str) -> str:
         return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
     if not model.get_input_embeddings().weight.any():
         return "all its word vectors are 0; the file is damaged"
-    stored = _other_type(source)
+    stored = _other_type(folder)
     return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
 
 
-def _other_type(source: str) -> str:
+def _other_type(folder: Path) -> str:
     """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
     without the scales that belong to them."""
-    for path in paths.weight_files(paths.model_folder(source)):
+    for path in sorted(folder.glob("model*.safetensors")):
         with safe_open(path, "pt") as file:
             names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
             kinds = {file.get_slice(name).get_dtype() for name in names}
@@ -58,15 +58,12 @@ def _other_type(source: str) -> str:
 
 
 def check_vectors(encoder: Any, name: str) -> None:
-    """Embed two texts; the encoder, or sum of encoders, stays in the mode that it is in.
+    """Embed two texts; `name` says whose vectors they are.
 
     Raises:
-        EncoderError: the vectors are not finite, zero, or the same; `name` says whose they are.
+        EncoderError: the vectors are not finite, zero, or the same.
     """
-    modes = {module: module.training for module in encoder.modules()}
     vectors = encoder.encode(["a", "two different texts"])
-    for module, is_training in modes.items():
-        module.training = is_training
     problems = {
         "are not finite": not np.isfinite(vectors).all(),
         "are zero": not vectors.any(axis=1).all(),
@@ -74,6 +71,12 @@ def check_vectors(encoder: Any, name: str) -> None:
     }
     if problem := next((text for text, is_so in problems.items() if is_so), ""):
         raise EncoderError(f"{name}: its vectors {problem}; its weights or its configuration are damaged.")
+
+
+def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Write tensors of any device and layout into a safetensors file; its folder is made if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, path)
 
 
 def architecture(config: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
-from lib.encoders.saved import MINI_BERT, fetch
+from lib.encoders.saved import MINI_BERT
 from lib.encoders.sentence_encoder import longest_input
 from lib.methods import Method
 
@@ -97,7 +97,6 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
     shared = Shared() if shared is None else shared
     corpus, encoder, dev = load(config, shared)
     corpus = augment.augment_corpus(corpus, config.augmentation, config.corpus_seed)
-    shared.once(fetch, config.backbone, config.needs.files)
     checksums = {
         "corpus": corpus.fingerprint(),
         "backbone": shared.once(type(encoder).fingerprint, encoder, config.needs.files),

@@ -107,32 +107,22 @@ def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, tmp
     assert len(parts(ensemble.load("saved"))) == 3
 
 
-def test_saving_never_touches_a_folder_that_is_no_ensemble(three, tmp_path):
+def test_saving_never_touches_a_folder_that_is_there(three, tmp_path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/thesis.txt").write_text("years of work")
     three[0].save(tmp_path / "single")
-    before = sorted(p.name for p in (tmp_path / "single").iterdir())
+    before = sorted(tmp_path.rglob("*"))
     for name in ("mine", "single"):
         with pytest.raises(EncoderError, match="nothing was written"):
             EncoderSum(three).save(tmp_path / name)
-    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
-    assert sorted(p.name for p in (tmp_path / "single").iterdir()) == before
-    EncoderSum(three).save(tmp_path / "sum")
-    with pytest.raises(EncoderError, match="nothing was written"):
-        three[0].save(tmp_path / "sum")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("what", ["lib.encoders.ensemble.write_json", "lib.encoders.sentence_encoder.write_modules"])
-def test_a_save_that_fails_leaves_the_old_folder_or_none(three, tmp_path, monkeypatch, sentences, what):
-    total = EncoderSum(three)
-    total.save(tmp_path / "old")
-    before = total.encode(sentences[:3])
+@pytest.mark.parametrize("what", ["lib.encoders.ensemble.write_json", "lib.encoders.sentence_encoder.write_encoder"])
+def test_a_save_that_fails_leaves_no_folder(three, tmp_path, monkeypatch, what):
     monkeypatch.setattr(what, lambda *a, **k: 1 / 0)
-    for name in ("old", "new"):
-        with pytest.raises(ZeroDivisionError):
-            EncoderSum(three[:2]).save(tmp_path / name)
-    assert [p.name for p in tmp_path.iterdir()] == ["old"]
-    np.testing.assert_allclose(ensemble.load(tmp_path / "old").encode(sentences[:3]), before, atol=1e-5)
+    with pytest.raises(ZeroDivisionError):
+        EncoderSum(three[:2]).save(tmp_path / "new")
+    assert not list(tmp_path.iterdir())
 
 
 def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
@@ -142,8 +132,6 @@ def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
     total = ensemble.with_pooling(EncoderSum([encoder, encoder], [1.0, 0.5]), "mean").encode(sentences[:3])
     assert abs(total - 1.5 * mean).max() < 1e-5
     assert encoder.pooling == "cls"
-    with pytest.raises(EncoderError, match="not pooler"):
-        ensemble.with_pooling(encoder, "pooler")
 
 
 def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
@@ -172,10 +160,8 @@ def test_one_weight_for_each_encoder_and_one_length_of_vectors(three, tiny_bert,
         EncoderSum([three[0], encoder(tiny_bert, projection=torch.nn.Linear(32, 16))])
 
 
-def test_saving_again_replaces_the_folder_and_a_missing_part_is_refused(three, tmp_path):
-    EncoderSum(three).save(tmp_path / "saved")
+def test_options_reach_the_members_and_a_missing_one_is_refused(three, tmp_path):
     EncoderSum(three[1:], [2.0, 3.0]).save(tmp_path / "saved")
-    assert not (tmp_path / "saved/encoder_3").exists() and [p.name for p in tmp_path.iterdir()] == ["saved"]
     again = ensemble.load(tmp_path / "saved", pooling="mean")
     assert again.weights == [2.0, 3.0] and {part.pooling for part in parts(again)} == {"mean"}
     assert ensemble.facts(again)["encoders in it"] == 2 and ensemble.facts(parts(again)[0])["dimensions"] == 32

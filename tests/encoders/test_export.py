@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import EncoderModule, sentence_transformer
 from lib.encoders.heads import projection_head
+from lib.encoders.layer_norms import remove_layer_norms
 from lib.evaluation.mteb_tasks import mteb_encoder
 
 
@@ -30,20 +31,29 @@ def loaded(folder):
     }
 
 
-def test_a_sum_of_encoders_gives_the_same_vectors_there(total, tmp_path, sentences):
-    total.save(tmp_path / "saved")
+@pytest.mark.parametrize("by_us", [True, False])
+def test_a_sum_of_encoders_gives_the_same_vectors_there(total, tmp_path, sentences, by_us):
     texts = [*sentences[:20], "a dog " * 40]
     expected = total.encode(texts)
+    if by_us:
+        total.save(tmp_path / "saved")
+    else:
+        SentenceTransformer(modules=[EncoderModule(total)], device="cpu").save_pretrained(str(tmp_path / "saved"))
+    (step,) = json.loads((tmp_path / "saved/modules.json").read_text())
+    assert step["type"] == "lib.encoders.export.EncoderModule"
+    np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(texts), expected, atol=1e-6)
     for model in loaded(tmp_path / "saved").values():
         np.testing.assert_allclose(model.encode(texts, batch_size=7), expected, atol=1e-5)
         assert model.get_embedding_dimension() == 32 and model.similarity_fn_name == "cosine"
 
 
-@pytest.mark.parametrize("pooling", ["mask_prompt", "pooler", "cls"])
+@pytest.mark.parametrize("pooling, stripped", [("mask_prompt", 0), ("pooler", 0), ("cls", 0), ("cls", 1)])
 @pytest.mark.parametrize("projected", [False, True])
-def test_a_single_encoder_too(tiny_bert, tmp_path, sentences, pooling, projected):
+def test_a_single_encoder_too(tiny_bert, tmp_path, sentences, pooling, stripped, projected):
+    """The package would make up LayerNorms that were removed."""
     projection = projection_head(32) if projected else None
     encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, projection=projection).eval()
+    remove_layer_norms(encoder.backbone, stripped)
     encoder.save(tmp_path / "saved")
     expected = encoder.encode(sentences[:20])
     np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
@@ -57,16 +67,6 @@ def test_without_permission_the_package_names_our_class(total, tmp_path):
     with pytest.raises(ValueError, match="lib.encoders.export.EncoderModule"):
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert not list((tmp_path / "saved").rglob("*.py"))
-
-
-def test_what_the_package_saves_loads_here_and_there(total, tmp_path, sentences):
-    expected = total.encode(sentences[:9])
-    model = SentenceTransformer(modules=[EncoderModule(total)], device="cpu")
-    model.save_pretrained(str(tmp_path / "theirs"))
-    assert json.loads((tmp_path / "theirs/modules.json").read_text())[0]["type"] == "lib.encoders.export.EncoderModule"
-    np.testing.assert_allclose(ensemble.load(tmp_path / "theirs").encode(sentences[:9]), expected, atol=1e-6)
-    for model in loaded(tmp_path / "theirs").values():
-        np.testing.assert_allclose(model.encode(sentences[:9]), expected, atol=1e-5)
 
 
 def test_the_module_keeps_to_what_the_package_asks(total, sentences):
