@@ -79,6 +79,20 @@ def fit(name: str, kind: Any, value: Any) -> Any:
     raise ConfigError(f"{name} must be {wanted}, not {shown}{hint}.")
 
 
+def kind_of(value: Any) -> type:
+    """The type of a setting that only its value tells; of a list what its first element tells."""
+    return list[type(value[0])] if isinstance(value, list) and value else type(value)
+
+
+class Parameters(dict[str, Any]):
+    """Names and values of a notebook's parameters; each value is an attribute, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"the notebook has no parameter {name}.")
+        return self[name]
+
+
 class Checked:
     """Base of a dataclass whose values are checked when one is made."""
 

@@ -17,20 +17,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lib import paths, session
-from lib.checks import ConfigError, check_known, fit
+from lib.checks import ConfigError, Parameters, check_known, fit, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-
-class Parameters(dict[str, Any]):
-    """Names and values of a notebook's parameters; each value is an attribute, too."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self:
-            raise AttributeError(f"the notebook has no parameter {name}.")
-        return self[name]
 
 
 def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
@@ -55,11 +46,6 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
     check_known(given, kinds, "parameter")
     values = defaults | {name: namespace[name] for name in (*namespace["__annotations__"], *given)}
     return Parameters({name: fit(name, kinds[name], value) for name, value in values.items()})
-
-
-def kind_of(value: Any) -> type:
-    """The type of a setting that only its value tells; of a list what its first element tells."""
-    return list[type(value[0])] if isinstance(value, list) and value else type(value)
 
 
 def _palette_png(figure: Any) -> bytes:

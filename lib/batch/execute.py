@@ -22,9 +22,8 @@ from traitlets.config import Config
 from lib import paths
 from lib.batch.jobs import Job, folder, metadata
 from lib.batch.parameters import one_line, tagged
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError, Parameters
 from lib.command import DONE, FAILED, say
-from lib.notebook import Parameters
 from lib.runs import Plan
 
 KILLED = 138

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,7 @@ import nbformat
 import yaml
 
 from lib import paths
-from lib.checks import ConfigError, check_known, fit, refusal
-from lib.notebook import kind_of
+from lib.checks import ConfigError, check_known, fit, kind_of, refusal
 
 TYPES = {kind.__name__: kind for kind in (bool, int, float, str, list, dict)}
 
@@ -46,8 +46,8 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path}: line {getattr(error, 'lineno', number)} of the parameters cell is not `name: type = value  # help`, "
             f"with a literal value and a type made of {', '.join(TYPES)}."
         ) from error
-    further = paths.root() / "params" / "demo" / f"{path.stem}.yaml"  # settings that the notebook does not show
-    more = read_file(further) if further.is_file() else {}
+    further = re.findall(r'lib\.parameters\(globals\(\), "(.+?)"\)', "\n".join(cell.source for cell in notebook.cells))
+    more = read_file(paths.root() / further[0]) if further else {}  # settings that the notebook does not show
     return {name: kind_of(value) for name, value in more.items()} | kinds, more | check(kinds, defaults, str(path))
 
 

@@ -83,15 +83,16 @@ class Field:
         """The trials of a method, declared when they are first asked for."""
         entry, group = self.table[name], f"{name}: trials"
 
-        def start(seed: int) -> dict[str, Trial]:
-            return {one: self.chosen(before, seed) for one, before in entry.get("after", {}).items()}
-
+        start = {
+            one: ({(before, seed): self.chosen(before, seed) for seed in self.trial_seeds}, before)
+            for one, before in entry.get("after", {}).items()
+        }
         common = entry.get("common", self.common)
         tried = {_label(change): entry["change"] | change for change in common}
         trials = self.plan.add(group, self.small, tried, self.trial_seeds, start, method=name)
         best = {one: Best(one, trials) for one in common[0]}
         tried = {_label(change): entry["change"] | change for change in entry["own"]} if self.own else {}
-        at_best = self.plan.add(group, self.small, tried, self.trial_seeds, lambda s: best | start(s), method=name)
+        at_best = self.plan.add(group, self.small, tried, self.trial_seeds, best | start, method=name)
         return trials | at_best
 
     def chosen(self, name: str, seed: int, *, final: bool = False) -> Trial:

@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content, words):
         (tmp_path / "a.gz").write_bytes(content)
     with pytest.raises(DataError, match=words):
         files.read_lines(tmp_path / "a.gz", 1000)
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="Is a directory"):
         files.read_lines(tmp_path)
 
 

@@ -55,7 +55,7 @@ def test_the_file_of_a_notebook_with_overrides():
         (["-p", "method=simsce"], "method 'simsce' is unknown"),
         (["-f", "none.yaml"], "none.yaml cannot be read or written (No such file or directory)"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
-        (["-f", str(DEMO / "2_micse.yaml"), "-p", "few_shot_sizes=[x]"], "few_shot_sizes must be list[int], not ['x']"),
+        (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),
     ],
 )
 def test_refusals(file, monkeypatch, capsys, arguments, message):
