@@ -13,11 +13,12 @@ import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
 from lib import paths
-from lib.checks import EncoderError
+from lib.checks import ConfigError, EncoderError
 from lib.encoders.saved import locate
 from lib.evaluation import RESULT_COLUMNS
 from lib.methods import REGISTRY
 from lib.runs.measure import dev_row
+from lib.runs.named import find_run
 from lib.runs.prepare import encoder_name
 from lib.runs.store import Run, read_rows
 
@@ -26,13 +27,20 @@ TEMPLATE = paths.root() / "lib" / "assets" / "model_card.md.j2"
 NOT_SHOWN = {"profile", "data_dir", "corpus", "backbone", "method", "method_arguments"}  # places, or said elsewhere
 
 
-def export(run: Run, folder: str | os.PathLike) -> Path:
-    """The encoder of a run in a new folder, with a model card that has every score that the run has by now.
+def export(run: Run | str, folder: str | os.PathLike) -> Path:
+    """The encoder of a run (or its id, or folder) in a new folder, with a model card that has every score it has by now.
 
     Raises:
+        ConfigError: there is no such run.
         DataError: the folder lies in a run, or cannot be written.
         EncoderError: the folder exists, or the encoder cannot be read.
     """
+    if not isinstance(run, Run):
+        name, run = run, find_run(run)
+        if run is None:
+            raise ConfigError(
+                f"there is no finished run {name!r}: give the id or the folder of one below {paths.runs()}."
+            )
     folder = paths.check_no_run_around(paths.expanded(folder))
     if os.path.lexists(folder):
         raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")

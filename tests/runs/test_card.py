@@ -74,6 +74,13 @@ def test_other_encoders_are_named_without_their_places(config, tiny_bert, tmp_pa
     assert "| teacher | teacher |" in card_of(run) and "places" not in card_of(run)
 
 
+def test_a_run_is_given_away_by_its_id(config, tmp_path):
+    run = runs.run(config)
+    assert (runs.export(run.id, tmp_path / "mine") / "model.safetensors").is_file()
+    with pytest.raises(ConfigError, match="there is no finished run 'simcse-0': give the id or the folder"):
+        runs.export("simcse-0", tmp_path / "other")
+
+
 def test_a_run_by_its_names(config):
     run = runs.run(config)
     for name in (run.id, str(run.folder), str(run.folder / "encoder")):
