@@ -255,9 +255,9 @@ WRONG = {
         "publish=true": "demo profile are not results",
     },
     "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
-    "3_infocse": {"stage_one_steps=-1": "stage_one_steps must be at least 0; got -1"},
-    "4_msse": {"triples=demo": "the kind of corpus in triples 'sentences' is unknown"},
-    "5_jtcse": {"loss_terms=[MSE]": "a term of loss_terms 'MSE' is unknown", "third=./nowhere": "neither an existing"},
+    "3_infocse": {"stage_one_steps=-1": "stage 1 alone, given: corpus_size must be at least 0; got -64"},
+    "4_msse": {"triples=demo": "the kind of corpus in demo 'sentences' is unknown"},
+    "5_jtcse": {"loss_terms=[MSE]": "a value of loss_terms 'MSE' is unknown", "third=./nowhere": "neither an existing"},
     "9_backbone": {"max_length=500": "max_length 500", "max_positions=1000000000": "too many for the free memory"},
 }
 
