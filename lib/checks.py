@@ -81,7 +81,9 @@ def fit(name: str, kind: Any, value: Any) -> Any:
 
 def kind_of(value: Any) -> type:
     """The type of a setting that only its value tells; of a list what its first element tells."""
-    return list[type(value[0])] if isinstance(value, list) and value else type(value)
+    if not (isinstance(value, list) and value):
+        return type(value)
+    return list[float] if {*map(type, value)} == {int, float} else list[type(value[0])]
 
 
 class Parameters(dict[str, Any]):

@@ -39,6 +39,7 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
     if not kinds:
         raise ConfigError("the notebook has no parameters yet: run its parameters cell first.")
     defaults = yaml.safe_load((paths.root() / further).read_text(encoding="utf8")) if further else {}
+    check_known(kinds, defaults or kinds, "parameter")
     kinds = {name: kind_of(value) for name, value in defaults.items()} | kinds
     cells = [source for source in namespace.get("In", []) if source.startswith("# Parameters\n")]  # papermill's comment
     tree = ast.walk(ast.parse(cells[-1] if cells else ""))

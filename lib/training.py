@@ -30,6 +30,7 @@ from lib.progress import progress
 
 CHECKPOINT_SECONDS = 60.0  # a killed run loses about this much work
 CHECKPOINT_SHARE = 0.05  # saving takes at most this share of the time, however large the model or slow the disk
+CHECKPOINT_LONGEST = 900.0  # seconds: one slow disk does not end it
 TRACE_EVERY = 10  # steps between two geometry measurements while config.trace_until lasts
 LENGTH_GROUP = 64  # batches that are sorted by length together, for methods that group lengths
 RANDOM = {"cpu": torch, "cuda": torch.cuda, "mps": torch.mps}  # what reads and sets the random state of a device
@@ -248,7 +249,7 @@ class _Checkpoint:
         self.saved, self.seconds = time.monotonic(), 0.0  # when, and how long it took
 
     def save_if_due(self, state: Progress, best: dict[str, Tensor]) -> None:
-        pause = max(CHECKPOINT_SECONDS, self.seconds / CHECKPOINT_SHARE)
+        pause = min(max(CHECKPOINT_SECONDS, self.seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
         before = time.monotonic()
         if broadcast_object_list([before - self.saved >= pause])[0]:  # clocks differ: the first process decides
             self.save(state, best)

@@ -16,6 +16,7 @@ from unittest.mock import patch
 import nbformat
 import papermill
 import yaml
+from jupyter_client.kernelspec import NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
@@ -84,6 +85,8 @@ def execute(job: Job) -> int:
     except DeadKernelError:
         hint = "lower batch_size or corpus_size, or take a smaller backbone"
         code, reason = KILLED, f"the kernel was killed, probably out of memory: {hint}; {RESUME}"
+    except (NoSuchKernel, RuntimeError) as error:
+        code, reason = FAILED, f"the kernel python3 did not start ({one_line(error)})"
     seconds = _keep(job, code, reason)
     reason = reason.rstrip(".") or f"finished in {timedelta(seconds=round(seconds))}"
     say(f"{job.notebook.name}: {reason}. Kept: {job.output}")
@@ -105,7 +108,7 @@ def _keep(job: Job, code: int, reason: str) -> float:
     notebook.metadata["batch"] = {"status": STATUS[code], "reason": reason}
     with paths.whole_file(job.output) as path:
         nbformat.write(notebook, path)
-    return notebook.metadata.papermill.duration
+    return notebook.metadata.papermill.get("duration") or 0.0
 
 
 def finished(job: Job) -> bool:

@@ -46,7 +46,8 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             f"{path}: line {getattr(error, 'lineno', number)} of the parameters cell is not `name: type = value  # help`, "
             f"with a literal value and a type made of {', '.join(TYPES)}."
         ) from error
-    further = re.findall(r'lib\.parameters\(globals\(\), "(.+?)"\)', "\n".join(cell.source for cell in notebook.cells))
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    further = re.findall(r'lib\.parameters\(globals\(\), "(.+?)"\)', code)
     more = read_file(paths.root() / further[0]) if further else {}  # settings that the notebook does not show
     return {name: kind_of(value) for name, value in more.items()} | kinds, more | check(kinds, defaults, str(path))
 

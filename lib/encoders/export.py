@@ -19,6 +19,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
+from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.sentence_encoder import pad
 
@@ -78,7 +79,15 @@ class EncoderModule(InputModule):
 
     @classmethod
     def load(cls, model_name_or_path: str, **_: Any) -> EncoderModule:
-        """From a folder; a model of the hub is fetched first, with huggingface_hub's `snapshot_download`."""
+        """From a folder; a model of the hub is fetched first, with huggingface_hub's `snapshot_download`.
+
+        Raises:
+            EncoderError: it is no folder: options such as a revision would be lost.
+        """
+        if not Path(model_name_or_path).is_dir():
+            raise EncoderError(
+                f"{model_name_or_path} is no folder: fetch it first, with huggingface_hub's snapshot_download."
+            )
         return cls(ensemble.load(model_name_or_path, device="cpu"))
 
 

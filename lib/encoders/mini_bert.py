@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import paths
-from lib.checks import ConfigError
+from lib.checks import ConfigError, EncoderError
 from lib.data import Corpus
 from lib.encoders.heads import average_layers
 from lib.encoders.saved import save_whole, write_json
@@ -250,6 +250,8 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
         shutil.copytree(source, copy, dirs_exist_ok=True)
         for path in copy.rglob("*.safetensors"):
             half = {name: tensor.half() for name, tensor in load_file(path).items()}
+            if too_large := [name for name, tensor in half.items() if not tensor.isfinite().all()]:
+                raise EncoderError(f"{too_large[0]} of {source} has values that half precision cannot hold.")
             save_file(half, path, metadata={"format": "pt"})
         config = paths.read_json(copy / "config.json")
         config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}

@@ -97,6 +97,7 @@ def _settings(run: Run) -> dict[str, Any]:
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_SHOWN}
     values |= config.method_arguments
     values |= {name: encoder_name(value) for name, value in (needs.encoders | needs.generators).items()}
+    values |= {name: Path(value).name for name, value in needs.texts.items()}
     return {name: re.sub(r"[^(,\s]*[/\\]", "", str(value)) for name, value in values.items()}
 
 
