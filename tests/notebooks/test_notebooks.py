@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import types
+from dataclasses import fields
 from pathlib import Path
 
 import nbformat
@@ -18,6 +19,7 @@ import yaml
 from lib.batch.jobs import expand
 from lib.batch.parameters import check, declared, notebook_of
 from lib.config import RunConfig
+from lib.methods import MethodSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -213,3 +215,16 @@ def test_the_block_really_blocks(tmp_path):
         text=True,
     )
     assert "the network is blocked" in done.stderr
+
+
+def test_a_setting_that_a_notebook_does_not_show_is_read_by_somebody(notebook):
+    path, content = notebook
+    further = ROOT / "params" / "demo" / f"{path.stem}.yaml"
+    cells = [cell.source for cell in content.cells if cell.cell_type == "code"]
+    if not any(f'"params/demo/{path.stem}.yaml"' in source for source in cells):
+        pytest.skip("it shows all of them")
+    values = yaml.safe_load(further.read_text(encoding="utf8"))
+    tables = " ".join(file.read_text(encoding="utf8") for file in (ROOT / "params" / "variants").glob("*.yaml"))
+    read = {*re.findall(r"\w+", " ".join(cells) + " " + tables)} | {field.name for field in fields(RunConfig)}
+    read |= {*MethodSpec.parse(values.get("method", "simcse")).argument_names()}
+    assert {*values} <= read
