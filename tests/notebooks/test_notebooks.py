@@ -227,4 +227,4 @@ def test_a_setting_that_a_notebook_does_not_show_is_read_by_somebody(notebook):
     tables = " ".join(file.read_text(encoding="utf8") for file in (ROOT / "params" / "variants").glob("*.yaml"))
     read = {*re.findall(r"\w+", " ".join(cells) + " " + tables)} | {field.name for field in fields(RunConfig)}
     read |= {*MethodSpec.parse(values.get("method", "simcse")).argument_names()}
-    assert {*values} <= read
+    assert {name for name in values if not name.endswith("_tasks")} <= read  # notebook 4 reads f"{kind}_tasks"
