@@ -285,7 +285,8 @@ class _Checkpoint:
                     RANDOM[device].set_rng_state(random_state)
         except Exception as error:  # no torch file, one that was cut, or one of another version of this code
             raise ConfigError(
-                f"{self.path} is damaged ({type(error).__name__}): delete it, and training begins anew."
+                f"{self.path} is damaged, or of another version of this code ({type(error).__name__}): delete it, and training "
+                "begins anew."
             ) from error
         if written != present:
             raise ConfigError(

@@ -375,7 +375,7 @@ def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
     torch.save({"progress": torch.zeros(10_000)}, checkpoint)
     for content in (b"", checkpoint.read_bytes()[:20_000], checkpoint.read_bytes()):
         checkpoint.write_bytes(content)
-        with pytest.raises(ConfigError, match="checkpoint.pt is damaged .*delete it, and training begins anew"):
+        with pytest.raises(ConfigError, match="checkpoint.pt is damaged.*delete it, and training begins anew"):
             runs.run(config)
 
 
