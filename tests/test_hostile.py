@@ -126,6 +126,17 @@ def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
     assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
 
 
+def test_a_kernel_that_does_not_start_fails_its_notebook_alone(tmp_path, monkeypatch, capsys):
+    def dead(*arguments, **options):
+        raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(execute.papermill, "execute_notebook", dead)
+    both = [jobs.single(notebook(tmp_path / f"{name}.ipynb"), output=tmp_path / f"{name}_out.ipynb") for name in "ab"]
+    assert execute.execute_all(both) == command.FAILED
+    out, err = capsys.readouterr()
+    assert out.count("failed") == 2 and "did not start (Kernel died before" in err
+
+
 def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkeypatch):
     def full(source, output, *arguments, **options):
         Path(output).write_text('{"cells": [')

@@ -103,7 +103,9 @@ def _figures(job: Job) -> Path:
 
 
 def _keep(job: Job, code: int, reason: str) -> float:
-    """Write into the executed notebook how it ended; returns how long it took, in seconds."""
+    """Write into the executed notebook, if there is one, how it ended; returns how long it took, in seconds."""
+    if not metadata(job.output):
+        return 0.0
     notebook = nbformat.read(job.output, as_version=4)
     notebook.metadata["batch"] = {"status": STATUS[code], "reason": reason}
     with paths.whole_file(job.output) as path:

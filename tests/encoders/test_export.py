@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import EncoderModule, sentence_transformer
 from lib.encoders.heads import projection_head
@@ -98,3 +99,8 @@ def test_mteb_gives_it_the_same_score(total, tmp_path, sentences, monkeypatch):
     }
     assert found["ours"] != 0
     assert found == pytest.approx(dict.fromkeys(found, found["ours"]), abs=1e-4)
+
+
+def test_a_name_of_the_hub_is_not_opened_without_its_options():
+    with pytest.raises(EncoderError, match="user/model is no folder: fetch it first"):
+        EncoderModule.load("user/model", revision="v1")
