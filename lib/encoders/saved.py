@@ -31,6 +31,8 @@ from lib.encoders.weights import fault, reason, save_weights
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile
+# Encoders that come with the repository, by the names that parameters give them.
+SHIPPED = {"demo": MINI_BERT} | {f"demo-{one}": MINI_BERT.with_name(f"mini-bert-{one}") for one in ("simcse", "msse")}
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
 # The steps of sentence-transformers that are read, and their files; their classes have other packages in other versions.
@@ -41,9 +43,9 @@ _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "
 
 
 def find_folder(path_or_id: str | os.PathLike) -> Path | None:
-    """The folder of this name, looked up from here, then from the repository; None: there is none."""
-    if not (text := str(path_or_id)):
-        return None
+    """The folder of this name, one of SHIPPED or looked up from here, then from the repository; None: there is none."""
+    if (text := str(path_or_id)) in SHIPPED or not text:
+        return SHIPPED.get(text)
     return next((place for place in (paths.expanded(text), paths.root() / text) if os.path.isdir(place)), None)
 
 
@@ -54,8 +56,6 @@ def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, 
         EncoderError: neither a folder nor a hub name.
     """
     text = str(path_or_id)
-    if text == "demo":
-        return str(MINI_BERT), True
     if folder := find_folder(text):
         return str(folder), True
     try:

@@ -21,7 +21,7 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
-from lib.encoders.saved import MINI_BERT
+from lib.encoders.saved import find_folder
 from lib.encoders.sentence_encoder import longest_input
 from lib.methods import Method
 
@@ -126,8 +126,7 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
 def encoder_name(path_or_id: str) -> str:
     """What tables call an encoder: the folder's or the hub's name, also of a folder that is gone; for the encoder of a
     run, the backbone that the run started from; `mini-bert` for `demo`."""
-    places = MINI_BERT if path_or_id == "demo" else paths.expanded(path_or_id), paths.root() / path_or_id
-    folder = next((place.resolve() for place in places if place.is_dir()), places[0])
+    folder = (find_folder(path_or_id) or paths.expanded(path_or_id)).resolve()
     provenance = folder.parent / "provenance.json"
     if folder.name == "encoder" and provenance.is_file():
         return paths.read_json(provenance).get("backbone", folder.parent.name)

@@ -12,7 +12,7 @@ from lib import paths
 from lib.checks import ConfigError, EncoderError
 from lib.data import Corpus, demo, load_sts
 from lib.encoders import SentenceEncoder, mini_bert
-from lib.encoders.saved import MINI_BERT
+from lib.encoders.saved import MINI_BERT, SHIPPED
 from lib.evaluation import evaluate_sts
 from lib.runs import made_from_text
 
@@ -124,6 +124,17 @@ def test_the_shipped_mini_bert():
         assert all(tensor.dtype == torch.float16 for tensor in load_file(MINI_BERT / name).values())
     _, report = AutoModelForMaskedLM.from_pretrained(MINI_BERT, output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+
+
+@pytest.mark.parametrize("name", ["demo-simcse", "demo-msse"])
+def test_shipped_encoders_are_trained(name):
+    """Small, in half precision, and better than their start on pairs that neither saw."""
+    files = [path for path in SHIPPED[name].rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 14e6 and SHIPPED[name] / "README.md" in files
+    assert all(tensor.dtype == torch.float16 for tensor in load_file(SHIPPED[name] / "model.safetensors").values())
+    pairs = load_sts(paths.root(), "demo", "test")
+    scores = [evaluate_sts(SentenceEncoder.from_pretrained(one).encode, [pairs]).value[0] for one in ("demo", name)]
+    assert scores[1] > scores[0] + 5, scores
 
 
 def test_the_mini_bert_guesses_a_hidden_word():
