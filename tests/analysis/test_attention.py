@@ -99,7 +99,8 @@ def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
 
 def by_sentence(encoder, text):
     """Attention [layers, heads, L, L], what the layers read [layers, L, D] and token ids, from the plain backbone."""
-    plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
+    plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path).eval()
+    plain.backbone.set_attn_implementation("eager")
     inputs = plain.tokenizer(text, return_tensors="pt")
     with torch.no_grad():
         output = plain.backbone(**inputs, output_attentions=True, output_hidden_states=True)

@@ -10,7 +10,7 @@ from torch import nn
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum
-from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
+from lib.encoders.saved import MARK, remove_layer_norms, removed
 
 
 def without(folder, layers):
@@ -67,11 +67,6 @@ def test_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):
     (tmp_path / "saved/config.json").write_text(json.dumps(config | {MARK: 1}))
     with pytest.raises(EncoderError, match="it lacks 4 of its weights, the first is encoder.layer.0"):
         SentenceEncoder.from_pretrained(tmp_path / "saved")
-
-
-def test_more_layers_than_there_are_are_refused(tiny_bert):
-    with pytest.raises(EncoderError, match="LayerNorms of 3 layers cannot be removed: this backbone has 2 layers"):
-        without(tiny_bert, 3)
 
 
 def test_each_number_of_them_has_a_fingerprint(tiny_bert):

@@ -88,11 +88,6 @@ def test_written_out_attention_equals_the_fused_one():
     assert written_out.requires_grad
 
 
-def test_eager_attention_is_left_to_the_backbone(tiny_bert):
-    assert packed.supports(SentenceEncoder.from_pretrained(tiny_bert).backbone)
-    assert not packed.supports(SentenceEncoder.from_pretrained(tiny_bert, attention="eager").backbone)
-
-
 def eager(backbone):
     """The same weights with the attention that gives maps."""
     model = AutoModel.from_pretrained(backbone.config._name_or_path, attn_implementation="eager")
