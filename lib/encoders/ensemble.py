@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -74,27 +73,6 @@ class EncoderSum(nn.Module):
 def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
     """The encoders that a sum consists of; a single encoder alone."""
     return list(encoder.encoders) if isinstance(encoder, EncoderSum) else [encoder]
-
-
-def facts(encoder: SentenceEncoder | EncoderSum) -> dict[str, float]:
-    """Its size: dimensions, encoders, layers of the first, parameters, entries of the tokenizer, longest text."""
-    members = parts(encoder)
-    return {
-        "dimensions": encoder.dimension,
-        "encoders in it": len(members),
-        "layers": members[0].backbone.config.num_hidden_layers,
-        "million parameters": round(sum(p.numel() for p in encoder.parameters()) / 1e6, 1),
-        "entries of the tokenizer": len(members[0].tokenizer),
-        "longest text, tokens": max(member.max_length for member in members),
-    }
-
-
-def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> SentenceEncoder | EncoderSum:
-    """The same weights, not copied, read with another pooling; not with `pooler`, whose weights are not there."""
-    changed = [copy.copy(part) for part in parts(encoder)]
-    for part in changed:
-        part.pooling = pooling
-    return EncoderSum(changed, encoder.weights) if isinstance(encoder, EncoderSum) else changed[0]
 
 
 def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[float]) -> EncoderSum:

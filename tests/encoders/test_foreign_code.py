@@ -160,30 +160,29 @@ def test_lib_runs_nothing_foreign(path):
     assert found == (["exec"] if path.parts[-2:] == ("batch", "execute.py") else [])
 
 
-@pytest.mark.parametrize(
-    "line, count",
-    [
-        ("AutoModel.from_pretrained('x', trust_remote_code=False, use_safetensors=True)", 0),
-        ("AutoModel.from_pretrained('x', trust_remote_code=False)", 1),
-        ("AutoModel.from_pretrained('x', **options, use_safetensors=True)", 0),
-        ("AutoModel.from_pretrained('x', **options)", 1),
-        ("AutoModel.from_pretrained('x', **others)", 2),
-        ("AutoModel.from_pretrained('x', trust_remote_code=True, use_safetensors=True)", 1),
-        ("transformers.BertModel.from_pretrained('x')", 2),
-        ("AutoConfig.from_pretrained('x')", 1),
-        ("AutoConfig.from_pretrained('x', **options)", 0),
-        ("AutoConfig.from_pretrained('x', **self.options)", 0),
-        ("SentenceEncoder.from_pretrained('x')", 0),
-        ("model.eval()", 0),
-        ("eval('x')", 1),
-        ("exec('x')", 1),
-        ("torch.load('x')", 1),
-        ("torch.load('x', weights_only=True)", 0),
-        ("yaml.load('x')", 1),
-        ("yaml.safe_load('x')", 0),
-        ("pickle.loads('x')", 1),
-    ],
-)
+LINES = {
+    "AutoModel.from_pretrained('x', trust_remote_code=False, use_safetensors=True)": 0,
+    "AutoModel.from_pretrained('x', trust_remote_code=False)": 1,
+    "AutoModel.from_pretrained('x', **options, use_safetensors=True)": 0,
+    "AutoModel.from_pretrained('x', **options)": 1,
+    "AutoModel.from_pretrained('x', **others)": 2,
+    "AutoModel.from_pretrained('x', trust_remote_code=True, use_safetensors=True)": 1,
+    "transformers.BertModel.from_pretrained('x')": 2,
+    "AutoConfig.from_pretrained('x')": 1,
+    "AutoConfig.from_pretrained('x', **self.options)": 0,
+    "SentenceEncoder.from_pretrained('x')": 0,
+    "model.eval()": 0,
+    "eval('x')": 1,
+    "exec('x')": 1,
+    "torch.load('x')": 1,
+    "torch.load('x', weights_only=True)": 0,
+    "yaml.load('x')": 1,
+    "yaml.safe_load('x')": 0,
+    "pickle.loads('x')": 1,
+}
+
+
+@pytest.mark.parametrize(("line", "count"), LINES.items(), ids=range(len(LINES)))
 def test_the_search_sees_each_of_these(line, count):
     source = f"""
 from transformers import AutoConfig, AutoModel
