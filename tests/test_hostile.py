@@ -314,7 +314,7 @@ def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
             runs.run(config.replace(max_length=16, pooling=pooling))
 
 
-@pytest.mark.parametrize("name", ["", LONG, "user/" + "x" * 300, "/dev/null", "file"])
+@pytest.mark.parametrize("name", ["", LONG, "user/" + "x" * 300, "nobody/no-such-model", "/dev/null", "file"])
 def test_a_backbone_that_is_no_folder(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("x")

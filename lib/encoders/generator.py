@@ -31,12 +31,8 @@ class Generator(nn.Module):
 
     @classmethod
     def from_pretrained(cls, path_or_id: str) -> Generator:
-        """Load a local folder or a hub name.
-
-        Raises:
-            EncoderError: neither a folder nor a hub name, or weights in a pickle.
-            ConfigError: no masked-language model, or one without its head.
-        """
+        """Load a local folder or a hub name. Raises EncoderError where it is neither or a pickle, and ConfigError where it is
+        no masked-language model, or one without its head."""
         quiet()
         folder = model_files(path_or_id, "generator")
         model = masked_lm_model(str(folder), "generator", advice="take a masked-language model that has one")

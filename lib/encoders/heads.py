@@ -60,11 +60,8 @@ def save_training_head(folder: Path, head: nn.Module) -> None:
 
 
 def load_training_head(folder: Path) -> nn.Module:
-    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics.
-
-    Raises:
-        EncoderError: the folder holds none.
-    """
+    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics. Raises
+    EncoderError where the folder holds none."""
     path = folder / TRAINING_HEAD
     if not path.is_file():
         raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: no projection of training only was kept there.")
@@ -106,16 +103,12 @@ def mlm_head(
 
 
 def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
-    """The masked-language model of a folder, in float32; what, advice: for the sentence of the error.
-
-    Raises:
-        ConfigError: it cannot be read, or was saved without an MLM head.
-    """
-    options = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
+    """The masked-language model of a folder, in float32. Raises ConfigError, whose sentence has what and advice, where it
+    cannot be read or was saved without an MLM head."""
+    options = {"trust_remote_code": False, "output_loading_info": True, "dtype": torch.float32}
+    options["ignore_mismatched_sizes"] = True  # reported by `fault`
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, **options
-        )
+        model, report = AutoModelForMaskedLM.from_pretrained(source, use_safetensors=True, **options)
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):

@@ -233,7 +233,7 @@ def write_encoder(encoder: Any, folder: Path) -> None:
 
     add("Transformer", "")
     if POOLINGS[pooling].layers == "all":
-        layers, start = config.num_hidden_layers, POOLINGS[pooling].first
+        layers, start = config.num_hidden_layers, 1 if pooling == "first_last_mean" else 0
         weights = torch.zeros(layers + 1 - start, device="cpu")
         weights[0] += 1
         weights[-1] += 1

@@ -92,11 +92,8 @@ class SentenceEncoder(nn.Module):
         return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def fingerprint(self, files: Sequence[str] = ()) -> str:
-        """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length.
-
-        Args:
-            files: patterns of further files of the backbone's folder that are read, for example a saved MLM head.
-        """
+        """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length; and of the
+        files of the backbone's folder that have these patterns, for example a saved MLM head."""
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
         parts = [architecture(self.backbone.config), self.pooling, self.max_length]
         parts += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
@@ -183,10 +180,7 @@ class SentenceEncoder(nn.Module):
 
         With `mask_prompt` the template comes on top of max_length (as PromptBERT and MSSE train), which is the
         sentence's; together they are at most as long as the backbone takes. With `split` nothing is cut off: what is
-        left of a long text follows as further lists, each with its own special tokens.
-
-        Raises:
-            EncoderError: `split` with `mask_prompt`.
+        left of a long text follows as further lists, each with its own special tokens (EncoderError with `mask_prompt`).
         """
         limit = max_length or self.max_length
         if self.pooling != "mask_prompt":
@@ -213,8 +207,8 @@ class SentenceEncoder(nn.Module):
         floating-point noise (about 1e-6).
 
         Args:
-            batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more of them are hardly faster and
-                need hundreds of MiB (`benchmarks/README.md`).
+            batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more are hardly faster and need
+                hundreds of MiB (`benchmarks/README.md`).
 
         Raises:
             TypeError: something else than several strings was given.
@@ -241,10 +235,8 @@ class SentenceEncoder(nn.Module):
         return vectors if len(distinct) == len(rows) else vectors[rows]
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors.
-
-        The folder appears whole or not at all. For `mask_prompt`, `pooler` and a backbone without its last LayerNorms the
-        other side needs this project installed, see `lib.encoders.export`.
+        """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors; what that
+        package has no module for is opened by `lib.encoders.export`. The folder appears whole or not at all.
 
         Raises:
             EncoderError: the folder exists, or the projection is not SimCSE's.

@@ -100,14 +100,6 @@ def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, tmp
     assert len(parts(ensemble.load("saved"))) == 3
 
 
-@pytest.mark.parametrize("what", ["lib.encoders.ensemble.write_json", "lib.encoders.sentence_encoder.write_encoder"])
-def test_a_save_that_fails_leaves_no_folder(three, tmp_path, monkeypatch, what):
-    monkeypatch.setattr(what, lambda *a, **k: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        EncoderSum(three[:2]).save(tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
     total = EncoderSum(three[:2], [0.3, 0.7])
     total.save(tmp_path / "saved")

@@ -224,21 +224,6 @@ def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, ed
 # -- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "source, words",
-    [
-        ("./no/such/folder", "neither an existing folder nor a hub name"),
-        ("a pasted sentence", "neither an existing folder nor a hub name"),
-        ("", "neither an existing folder nor a hub name"),
-        ("nobody/no-such-model", "on the hub or in its cache"),
-    ],
-)
-def test_unknown_backbone_is_one_sentence(source, words):
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(source)
-    assert "\n" not in str(caught.value)
-
-
 def step(kind, place):
     return [{"type": f"sentence_transformers.models.{kind}", "path": place}]
 
