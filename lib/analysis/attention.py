@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -15,7 +16,7 @@ from torch import Tensor
 from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
 from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
-from lib.encoders.ensemble import EncoderSum, parts, with_pooling
+from lib.encoders.ensemble import EncoderSum, parts
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, pad, token_batches
 from lib.evaluation.sts import cosine
@@ -60,8 +61,9 @@ def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, S
     attention does not depend on how the vector is read."""
     found: dict[str, tuple[str, SentenceEncoder]] = {}
     for name, encoder in encoders.items():
-        members = parts(with_pooling(encoder, "cls"))
+        members = [copy.copy(part) for part in parts(encoder)]  # with the same weights
         for number, member in enumerate(members, start=1):
+            member.pooling = "cls"
             called = f"{name}, encoder {number}" if len(members) > 1 else name
             found.setdefault(member.fingerprint(), (called, member))
     return dict(found.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import os
@@ -15,7 +14,7 @@ from torch import nn
 
 from lib import paths
 from lib.checks import EncoderError
-from lib.encoders.saved import OUR_MODULE, find_folder, save_whole, write_json
+from lib.encoders.saved import OUR_MODULE, locate, save_whole, write_json
 from lib.encoders.sentence_encoder import SentenceEncoder, listed
 from lib.encoders.weights import check_vectors
 
@@ -58,9 +57,7 @@ class EncoderSum(nn.Module):
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write every encoder into a folder of its own, and their weights; `load` reads it. Errors as SentenceEncoder.save.
-
-        sentence-transformers knows no sum of models: there it needs this project installed, see `lib.encoders.export`.
-        """
+        For sentence-transformers, which knows no sum of models, see `lib.encoders.export`."""
         save_whole(self.write_files, folder)
 
     def write_files(self, folder: Path) -> None:
@@ -78,31 +75,8 @@ def parts(encoder: SentenceEncoder | EncoderSum) -> list[SentenceEncoder]:
     return list(encoder.encoders) if isinstance(encoder, EncoderSum) else [encoder]
 
 
-def facts(encoder: SentenceEncoder | EncoderSum) -> dict[str, float]:
-    """Its size: dimensions, encoders, layers of the first, parameters, entries of the tokenizer, longest text."""
-    members = parts(encoder)
-    return {
-        "dimensions": encoder.dimension,
-        "encoders in it": len(members),
-        "layers": members[0].backbone.config.num_hidden_layers,
-        "million parameters": round(sum(p.numel() for p in encoder.parameters()) / 1e6, 1),
-        "entries of the tokenizer": len(members[0].tokenizer),
-        "longest text, tokens": max(member.max_length for member in members),
-    }
-
-
-def with_pooling(encoder: SentenceEncoder | EncoderSum, pooling: str) -> SentenceEncoder | EncoderSum:
-    """The same weights, not copied, read with another pooling; not with `pooler`, whose weights are not there."""
-    changed = [copy.copy(part) for part in parts(encoder)]
-    for part in changed:
-        part.pooling = pooling
-    return EncoderSum(changed, encoder.weights) if isinstance(encoder, EncoderSum) else changed[0]
-
-
 def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[float]) -> EncoderSum:
     """Weighted sum of encoders and sums: 0.3 (e_I + e_II) + 0.7 e_III is merge([twins, third], [0.3, 0.7]) (UC)."""
-    if len(encoders) != len(weights):
-        raise EncoderError(f"merging {len(encoders)} encoders needs one weight per encoder, got {len(weights)}.")
     members, factors = [], []
     for encoder, weight in zip(encoders, weights, strict=True):
         members += parts(encoder)
@@ -117,12 +91,10 @@ def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | Enc
         DataError: its list cannot be read.
         EncoderError: a listed encoder is missing or cannot be loaded, or the sum gives no vectors.
     """
-    folder = find_folder(path_or_id)
-    if folder is None or not (folder / LIST).is_file():
+    folder = Path(locate(path_or_id, options.get("what", "encoder"))[0])
+    if not (folder / LIST).is_file():
         return SentenceEncoder.from_pretrained(path_or_id, **options)
     listed = paths.read_json(folder / LIST)
-    if foreign := [name for name in listed["encoders"] if name == ".." or Path(name).name != name]:
-        raise EncoderError(f"{folder / LIST} names {foreign[0]!r}: the encoders of a sum are folders beside its list.")
     members = [SentenceEncoder.from_pretrained(folder.resolve() / name, **options) for name in listed["encoders"]]
     total = EncoderSum(members, listed["weights"])
     check_vectors(total, f"ensemble {str(path_or_id)!r}")

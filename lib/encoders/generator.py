@@ -20,11 +20,8 @@ LOGITS = 2**25  # entries of the largest tensor of guesses, 128 MiB in float32
 
 
 class Generator(nn.Module):
-    """Without gradient, and with its dropout only where `dropout` is set and the method around it is in training.
-
-    Any family of masked-language models will do (the authors take DistilBERT); only its vocabulary must be the
-    encoder's.
-    """
+    """Without gradient, and with its dropout only where `dropout` is set and the method around it is in training. Of any
+    family of masked-language models (the authors take DistilBERT) whose vocabulary is the encoder's."""
 
     dropout = False
 
@@ -34,12 +31,8 @@ class Generator(nn.Module):
 
     @classmethod
     def from_pretrained(cls, path_or_id: str) -> Generator:
-        """Load a local folder or a hub name.
-
-        Raises:
-            EncoderError: neither a folder nor a hub name, or weights in a pickle.
-            ConfigError: no masked-language model, or one without its head.
-        """
+        """Load a local folder or a hub name. Raises EncoderError where it is neither or a pickle, and ConfigError where it is
+        no masked-language model, or one without its head."""
         quiet()
         folder = model_files(path_or_id, "generator")
         model = masked_lm_model(str(folder), "generator", advice="take a masked-language model that has one")
@@ -66,10 +59,10 @@ class Generator(nn.Module):
                 f"{len(theirs.items() & ours.items()):,} in common; weights for {guesses.vocab_size:,} and "
                 f"{reads.vocab_size:,}): the encoder reads what it fills in, so take one with the backbone's tokenizer."
             )
-        longest = guesses.max_position_embeddings, reads.max_position_embeddings
-        if longest[0] < longest[1]:
+        lengths = guesses.max_position_embeddings, reads.max_position_embeddings
+        if lengths[0] < lengths[1]:
             raise ConfigError(
-                f"generator {name!r} takes {longest[0]} tokens, the backbone {longest[1]}: take a longer one."
+                f"generator {name!r} takes {lengths[0]} tokens, the backbone {lengths[1]}: take a longer one."
             )
 
     def fingerprint(self) -> str:

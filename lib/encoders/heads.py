@@ -60,11 +60,8 @@ def save_training_head(folder: Path, head: nn.Module) -> None:
 
 
 def load_training_head(folder: Path) -> nn.Module:
-    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics.
-
-    Raises:
-        EncoderError: the folder holds none.
-    """
+    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics. Raises
+    EncoderError where the folder holds none."""
     path = folder / TRAINING_HEAD
     if not path.is_file():
         raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: no projection of training only was kept there.")
@@ -90,7 +87,7 @@ def mlm_head(
     Args:
         tied: its decoder shares the word embeddings of `backbone`; otherwise it is a copy, of what was saved or of them.
         start: `pretrained`, the head that was saved with the backbone; `fresh`, a new one (`fresh_mlm_head`).
-        advice: what the user can do where none was saved; ends the sentence of the error.
+        advice: ends the sentence of the error.
 
     Raises:
         ConfigError: the backbone was saved without one.
@@ -106,34 +103,27 @@ def mlm_head(
 
 
 def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
-    """The masked-language model of a folder or hub name, in float32; what, advice: for the sentence of the error.
-
-    Raises:
-        ConfigError: it cannot be read, or was saved without an MLM head.
-    """
-    folder = paths.model_folder(source)
-    if shard := paths.foreign_shard(folder):
-        raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {shard}.")
-    options = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
+    """The masked-language model of a folder, in float32. Raises ConfigError, whose sentence has what and advice, where it
+    cannot be read or was saved without an MLM head."""
+    options = {"trust_remote_code": False, "output_loading_info": True, "dtype": torch.float32}
+    options["ignore_mismatched_sizes"] = True  # reported by `fault`
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(
-            source, trust_remote_code=False, use_safetensors=True, **options
-        )
+        model, report = AutoModelForMaskedLM.from_pretrained(source, use_safetensors=True, **options)
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
-    if problem := fault(model, report, folder):
+    if problem := fault(model, report):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 
 
 def fresh_mlm_head(backbone: nn.Module) -> nn.Module:
-    """A new MLM head [.., H] -> [.., V] of the backbone's family, in float32; nothing that was saved is read.
+    """A new MLM head [.., H] -> [.., V] of the backbone's family, in float32.
 
     Its dense layer starts as the identity plus normal(0, 0.02), its LayerNorm with weights 1, all biases with 0;
-    its decoder shares the word embeddings of `backbone`. The activation is the one of transformers' own head:
-    `hidden_act` in the BERT family, always GELU in the RoBERTa family.
+    its decoder shares the word embeddings of `backbone`. The activation is `hidden_act` in the BERT family, and GELU in
+    the RoBERTa family, as in transformers.
     """
     config = copy.deepcopy(backbone.config)
     config.num_hidden_layers, config.tie_word_embeddings = 0, True  # of this model only the head is kept
@@ -163,15 +153,12 @@ def save_mlm_head(folder: Path, backbone: nn.Module, head: nn.Module, late: nn.M
 
 
 def _head_name(model: Any) -> str:
-    return "cls" if hasattr(model, "cls") else "lm_head"
+    return "cls" if hasattr(model, "cls") else "lm_head"  # BERT, RoBERTa
 
 
 def count_early_layers(backbone: nn.Module, wanted: int) -> int:
-    """After how many layers a late head reads the tokens; wanted 0: half of the backbone's.
-
-    Raises:
-        ConfigError: not below the last layer.
-    """
+    """After how many layers a late head reads the tokens; wanted 0: half of the backbone's. Raises ConfigError when that
+    is not below the last layer."""
     depth = backbone.config.num_hidden_layers
     early = wanted or depth // 2
     if not 0 < early < depth:
@@ -197,7 +184,7 @@ def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
     late = nn.ModuleList(type(layers[0])(backbone.config, layer_idx=i) for i in range(count))
     replace_dropout(late)
     if start == "pretrained":
-        saved = paths.model_folder(source) / LATE_LAYERS
+        saved = Path(source) / LATE_LAYERS
         if not saved.is_file():
             raise ConfigError(
                 f"head 'pretrained' asks for {LATE_LAYERS} beside backbone {source!r}, and there is none: choose head "

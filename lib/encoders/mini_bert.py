@@ -13,7 +13,7 @@ import os
 import shutil
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib import paths
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError
 from lib.data import Corpus
 from lib.encoders.heads import average_layers
 from lib.encoders.saved import save_whole, write_json
@@ -89,19 +89,6 @@ def positive_pmi(token_ids: Sequence[Sequence[int]], size: int, *, window: int) 
     return scipy.sparse.csr_matrix((information[kept], (counts.row[kept], counts.col[kept])), shape=(size, size))
 
 
-@torch.no_grad()
-def attend_by_dimension(layers: Iterable[nn.Module]) -> None:
-    """Let the first hidden dimension decide where every head of BERT layers looks: to a token's attention score it
-    adds GAIN times the token's value there. The other dimensions keep their random part."""
-    for layer in layers:
-        attention = layer.attention.self
-        first = slice(None, None, attention.attention_head_size)  # dimension of every head
-        attention.query.weight[first] = 0
-        attention.query.bias[first] = GAIN * attention.attention_head_size**0.5
-        attention.key.weight[first] = 0
-        attention.key.weight[first, 0] = 1
-
-
 def build(
     sentences: Sequence[str],
     folder: str | os.PathLike,
@@ -119,11 +106,9 @@ def build(
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
 
     Args:
-        sentences: the corpus.
         folder: created if needed.
         vocabulary: number of lower-case word pieces, more than hidden.
-        hidden, layers, heads, intermediate, max_positions: size of the BERT.
-        window: of the word vectors.
+        window: of the word vectors, in tokens.
         averaging: False leaves all weights random, as BERT starts.
         seed: of the SVD and of the weights that stay random.
 
@@ -146,14 +131,8 @@ def build(
         )
     numbers = {piece: number for number, piece in enumerate(pieces)}
     tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
-    config = BertConfig(
-        vocab_size=len(pieces),
-        hidden_size=hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=intermediate,
-        max_position_embeddings=max_positions,
-    )
+    sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "max_position_embeddings": max_positions}
+    config = BertConfig(vocab_size=len(pieces), num_hidden_layers=layers, num_attention_heads=heads, **sizes)
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         model = BertForMaskedLM(config)
@@ -172,14 +151,20 @@ def make_averaging(model: Any, vectors: np.ndarray) -> None:
     of its own and becomes their average: a usable, strongly anisotropic sentence embedding before any training. The
     average gives a piece with share p of the text about the square of the weight a / (a + p) (Arora, Liang and Ma 2017,
     https://openreview.net/forum?id=SyK00v5xx): LayerNorm would take the weight from the vectors, so the first dimension
-    holds its logarithm and attention reads it there.
+    holds its logarithm, and every head adds GAIN times that dimension to a token's attention score. The other dimensions
+    keep their random part.
     """
     embeddings, layers = model.bert.embeddings, model.bert.encoder.layer
     embeddings.word_embeddings.weight.copy_(torch.from_numpy(vectors))
     embeddings.position_embeddings.weight.normal_(std=0.001)
     embeddings.token_type_embeddings.weight.normal_(std=0.001)
     average_layers(layers)
-    attend_by_dimension(layers)
+    for attention in (layer.attention.self for layer in layers):
+        first = slice(None, None, attention.attention_head_size)  # dimension of every head
+        attention.query.weight[first] = 0
+        attention.query.bias[first] = GAIN * attention.attention_head_size**0.5
+        attention.key.weight[first] = 0
+        attention.key.weight[first, 0] = 1
     nn.init.eye_(model.cls.predictions.transform.dense.weight)
 
 
@@ -227,20 +212,15 @@ def start(corpus: Corpus, **shape: Any) -> Path:
 def stand_in(corpus: Corpus, **shape: Any) -> Path:
     """A random BERT of this shape in a few seconds, for checks before `start` is built: its vocabulary comes from a sample
     of the corpus. Raises as `build` does."""
-    if len(corpus) > STAND_IN_ROWS:
-        corpus = corpus.sample(STAND_IN_ROWS, seed=0)
-    return start(corpus, **shape | {"averaging": False})
+    sample = corpus.sample(STAND_IN_ROWS, seed=0) if len(corpus) > STAND_IN_ROWS else corpus
+    return start(sample, **shape | {"averaging": False})
 
 
-def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: float = 0.1) -> Path:
+def export(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
     """Copy a saved encoder (Run.folder / "encoder") with its weights in half precision, which halves the files.
 
     The configuration keeps naming float32, so that loading gives float32 everywhere; a vector moves by about 1e-3 of
-    its length.
-
-    Args:
-        folder: must not exist yet.
-        dropout: written into the configuration; one epoch of pre-training goes without, contrastive training needs it.
+    its length. It has BERT's dropout of 0.1: one epoch of pre-training goes without, contrastive training needs it.
 
     Raises:
         EncoderError: the folder exists.
@@ -249,12 +229,9 @@ def export(source: str | os.PathLike, folder: str | os.PathLike, *, dropout: flo
     def write(copy: Path) -> None:
         shutil.copytree(source, copy, dirs_exist_ok=True)
         for path in copy.rglob("*.safetensors"):
-            half = {name: tensor.half() for name, tensor in load_file(path).items()}
-            if too_large := [name for name, tensor in half.items() if not tensor.isfinite().all()]:
-                raise EncoderError(f"{too_large[0]} of {source} has values that half precision cannot hold.")
-            save_file(half, path, metadata={"format": "pt"})
+            save_file({name: x.half() for name, x in load_file(path).items()}, path, metadata={"format": "pt"})
         config = paths.read_json(copy / "config.json")
-        config |= {"dtype": "float32", "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+        config |= {"dtype": "float32", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
         write_json(copy / "config.json", config)
 
     return save_whole(write, folder)

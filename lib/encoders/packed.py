@@ -18,14 +18,7 @@ from torch import Tensor, nn
 
 from lib.encoders.dropout import dropout as drop
 
-MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")
-
-
-def supports(backbone: nn.Module) -> bool:
-    """True for encoder-only absolute-position BERT and RoBERTa models on fused attention."""
-    config = backbone.config
-    is_decoder = getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False)
-    return config.model_type in MODEL_TYPES and config._attn_implementation == "sdpa" and not is_decoder
+MODEL_TYPES = ("bert", "roberta", "xlm-roberta", "camembert")  # encoders alone, with absolute positions
 
 
 @dataclass
@@ -33,8 +26,8 @@ class AttentionMaps:
     """Asks a forward pass for the attention of these layers (0-based); the other layers stay as they are.
 
     After the pass `probabilities()` is [layers, N, heads, L, L]: what the values were weighted with, after dropout
-    while training, with gradient. Padded keys have 0. Padded queries have 0 too, unless `padded_queries` also computes
-    these (as BERT does when it is run on the whole padded batch), which costs the work on padding.
+    while training, with gradient. Padded keys have 0, and padded queries too, unless `padded_queries` also computes
+    these (as BERT does on a padded batch), which costs the work on padding.
     """
 
     layers: tuple[int, ...]
@@ -67,7 +60,7 @@ def last_hidden(
     maps: AttentionMaps | None = None,
     inputs: AttentionInputs | None = None,
 ) -> Tensor:
-    """Last layer of a backbone that `supports` accepts.
+    """Last layer of a backbone of MODEL_TYPES.
 
     Args:
         input_ids, attention_mask: [N, L], padding on the right.
@@ -112,12 +105,9 @@ def run_layers(layers: Sequence[nn.Module], hidden: Tensor, tokens: Tokens, *, w
     Args:
         wanted: some of the tokens; only these leave the last layer [W, H], which computes nothing else for the others.
     """
-    last = len(layers) - 1
     for at, layer in enumerate(layers):
-        if at == last and wanted is not None:
-            rows = wanted.pack(tokens.unpack(hidden))
-            return _layer(layer, hidden, tokens, wanted, rows)
-        hidden = _layer(layer, hidden, tokens, tokens)
+        is_last = at == len(layers) - 1
+        hidden = _layer(layer, hidden, tokens, wanted if is_last and wanted is not None else tokens)
     return hidden
 
 
@@ -128,7 +118,7 @@ class Tokens:
     """
 
     def __init__(self, keep: Tensor, *, compute_padding: bool = False) -> None:
-        self.keys = None if keep.all() else keep  # what may be looked at
+        self.keys = None if keep.all() else keep[:, None, None, :]  # what may be looked at [N, 1, 1, L]; None: all
         self.keep = torch.ones_like(keep) if compute_padding else keep
         self.index = self.keep.flatten().nonzero().squeeze(1)
         self.is_full = len(self.index) == keep.numel()
@@ -163,10 +153,6 @@ class Tokens:
             self._known[heads] = at_place.flatten(), at_row.flatten()
         return self._known[heads]
 
-    def attended(self) -> Tensor | None:
-        """`keys` for attention: [N, 1, 1, L], or None."""
-        return None if self.keys is None else self.keys[:, None, None, :]
-
     def starts(self) -> Tensor:
         """Where the first token of every sentence lies in the packed rows [N]."""
         lengths = self.keep.sum(1)
@@ -189,20 +175,19 @@ def _layer(
     hidden: Tensor,
     tokens: Tokens,
     queries: Tokens,
-    query_hidden: Tensor | None = None,
     *,
     at: int = 0,
     maps: AttentionMaps | None = None,
     inputs: AttentionInputs | None = None,
     after: Tokens | None = None,
 ) -> Tensor:
-    """One transformer layer on packed rows; with query_hidden [Q, H], only for these rows.
+    """One transformer layer on packed rows hidden [T, H] of tokens, only for those that are queries.
 
     Layer `at` fills maps and inputs if they ask for it. With `after`, which holds some of the queries, only these
     leave the layer (the map has them all).
     """
-    attention, rows = layer.attention.self, hidden if query_hidden is None else query_hidden
-    heads, keys = attention.num_attention_heads, tokens.attended()
+    attention, rows = layer.attention.self, hidden if queries is tokens else queries.pack(tokens.unpack(hidden))
+    heads, keys = attention.num_attention_heads, tokens.keys
     query, key = queries.split(attention.query(rows), heads), tokens.split(attention.key(hidden), heads)
     value = tokens.split(attention.value(hidden), heads)
     dropout = attention.dropout.p if attention.training else 0.0
@@ -230,7 +215,7 @@ def _first_tokens(
     less to compare the states h themselves with W_k^T q, and to take W_v of their average.
     """
     attention, rows = layer.attention.self, hidden[tokens.starts()]
-    heads, keys = attention.num_attention_heads, tokens.attended()
+    heads, keys = attention.num_attention_heads, tokens.keys
     query = attention.query(rows).unflatten(-1, (heads, -1))  # [N, heads, d]
     if inputs is not None and at in inputs.layers:
         key, value = (tokens.split(part(hidden), heads) for part in (attention.key, attention.value))
@@ -239,9 +224,8 @@ def _first_tokens(
     key_bias, value_bias = (part.bias.unflatten(0, (heads, -1)) for part in (attention.key, attention.value))
     states = tokens.unpack(hidden)  # [N, L, H]
     scores = torch.einsum("nhd,hds->nhs", query, to_key) @ states.transpose(1, 2)  # [N, heads, L]
-    shift = (query * key_bias).sum(
-        -1, keepdim=True
-    )  # equal for all tokens: no effect, but b_k stays in the graph (DDP)
+    # equal for all tokens: no effect, but b_k stays in the graph (DDP)
+    shift = (query * key_bias).sum(-1, keepdim=True)
     scores = (scores + shift) * query.size(-1) ** -0.5
     if keys is not None:
         scores = scores.masked_fill(~keys.squeeze(2), torch.finfo(scores.dtype).min)

@@ -18,12 +18,11 @@ class Pooling:
     """A way to read the vector.
 
     read: (backbone output, input_ids [N, L], attention_mask [N, L], id of the mask token) -> [N, D].
-    layers: what it reads, `last`, `all` or `pooler`. first: the layer that is averaged with the last one (`all`).
+    layers: what it reads, `last`, `all` or `pooler`.
     """
 
     read: Callable[[Any, Tensor, Tensor, int | None], Tensor]
     layers: str = "last"
-    first: int = 0
 
 
 def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -43,7 +42,7 @@ def _mean_of_two(first: int) -> Pooling:
     def read(output: Any, input_ids: Tensor, mask: Tensor, mask_id: int | None) -> Tensor:
         return (masked_mean(output.hidden_states[first], mask) + masked_mean(output.last_hidden_state, mask)) / 2
 
-    return Pooling(read, "all", first)
+    return Pooling(read, "all")
 
 
 POOLINGS = {

@@ -24,7 +24,6 @@ from lib import paths
 from lib.checks import DataError, EncoderError
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.heads import projection_head
-from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.weights import fault, reason, save_weights
@@ -35,10 +34,11 @@ MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the
 SHIPPED = {"demo": MINI_BERT} | {f"demo-{one}": MINI_BERT.with_name(f"mini-bert-{one}") for one in ("simcse", "msse")}
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
-# The steps of sentence-transformers that are read, and their files; their classes have other packages in other versions.
-STEPS = {"Transformer": "config.json", "Pooling": "1_Pooling/config.json", "Dense": "2_Dense/config.json"}
+# The steps of sentence-transformers that are read, and their folders; their classes have other packages in other versions.
+STEPS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
+MARK = "layer_norms_removed"  # in the backbone's config.json: of how many layers, from the last one on
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -50,10 +50,10 @@ def find_folder(path_or_id: str | os.PathLike) -> Path | None:
 
 
 def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, bool]:
-    """(folder or hub name, is a folder here). what: for errors.
+    """(folder or hub name, is a folder here); folders are looked up from here, then from the repository.
 
     Raises:
-        EncoderError: neither a folder nor a hub name.
+        EncoderError: neither a folder nor a hub name; `what` it should have been stands in the sentence.
     """
     text = str(path_or_id)
     if folder := find_folder(text):
@@ -70,7 +70,7 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
 
     Raises:
         EncoderError: neither a folder nor a hub name, or one that is not on the hub or cannot be reached; weights in a
-            pickle; something else than an encoder.
+            pickle.
     """
     source, is_here = locate(path_or_id, what)
     name, folder = f"{what} {str(path_or_id)!r}", Path(source)
@@ -81,21 +81,18 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
             raise EncoderError(
                 f"{name}: no loadable model and tokenizer on the hub or in its cache ({reason(error)})."
             ) from error
-    foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
-    is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
-    problems = {
-        paths.PICKLED: paths.is_pickled(folder) or is_without,
-        f"cannot be loaded: {foreign}": foreign,
-        "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
-        "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
-    }
-    if problem := next((text for text, is_so in problems.items() if is_so), ""):
-        raise EncoderError(f"{name} {problem}.")
+    is_without = (folder / "config.json").is_file() and not any(folder.glob("*.safetensors"))
+    if paths.is_pickled(folder) or (is_without and not is_here):  # pickles are not fetched
+        raise EncoderError(f"{name} {paths.PICKLED}.")
+    if (folder / "ensemble.json").is_file():
+        raise EncoderError(f"{name} is an ensemble: name one of the encoders in its folder.")
+    if foreign := paths.foreign_shard(folder):
+        raise EncoderError(f"{name} cannot be loaded: {foreign}.")
     return folder
 
 
 def load_backbone(
-    path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, attention: str, what: str = "backbone"
+    path_or_id: str | os.PathLike, *, pooling: str | None, dropout: float | None, what: str
 ) -> tuple[nn.Module, Any, dict[str, Any]]:
     """Backbone, tokenizer, and what `read_modules` says; arguments and errors as in SentenceEncoder.from_pretrained."""
     quiet()
@@ -103,7 +100,7 @@ def load_backbone(
     try:
         modules = read_modules(folder)
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
-        backbone = _load_model(folder, dropout, add_pooling_layer=has_pooler, attn_implementation=attention)
+        backbone = _load_model(folder, dropout, add_pooling_layer=has_pooler)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         _check_tokenizer(tokenizer, backbone.config.vocab_size, lowers=modules.pop("lower_case", False))
     except (EncoderError, DataError) as error:
@@ -114,7 +111,7 @@ def load_backbone(
 
 
 def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
-    """The backbone in float32 with our dropout; form: for its class. Raises EncoderError, or what the library raises."""
+    """The backbone in float32 with our dropout; form: for its class."""
     options = {"local_files_only": True, "trust_remote_code": False}
     config = AutoConfig.from_pretrained(folder, **options)
     if config.model_type not in MODEL_TYPES:
@@ -123,35 +120,47 @@ def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
         raise EncoderError("its config.json makes it a decoder: set is_decoder and add_cross_attention to false.")
     if dropout is not None:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    form |= {"config": config, "dtype": torch.float32, "output_loading_info": True}
+    form |= {"config": config, "dtype": torch.float32, "attn_implementation": "sdpa", "output_loading_info": True}
     form["ignore_mismatched_sizes"] = True  # reported by `fault`
     backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
     remove_layer_norms(backbone, removed(config))
-    if problem := fault(backbone, report, folder):
+    if problem := fault(backbone, report):
         raise EncoderError(f"{problem}.")
     replace_dropout(backbone)
     return backbone
 
 
-def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
-    """Raise EncoderError where texts would be read in another way than when the backbone was trained.
+def removed(config: Any) -> int:
+    """How many of the last layers of a backbone with this configuration lack their LayerNorms."""
+    return getattr(config, MARK, 0)
 
-    Args:
-        entries: how many the weights know. lowers: whether sentence-transformers makes the texts lower-case.
+
+def remove_layer_norms(backbone: nn.Module, layers: int) -> None:
+    """Take both LayerNorms, after attention and after the feed-forward part, out of the last `layers` layers, in place
+    (JTCSE, Figure 8).
+
+    What is left of `LayerNorm(x + f(x))` is the sum. The backbone's configuration remembers it, so that it is saved and
+    loaded like this. layers: at most those there are.
     """
+    blocks = backbone.encoder.layer
+    for block in blocks[len(blocks) - layers :]:
+        block.attention.output.LayerNorm = block.output.LayerNorm = nn.Identity()
+    if layers > removed(backbone.config):
+        setattr(backbone.config, MARK, layers)
+
+
+def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
+    """Raise EncoderError where texts would be read in another way than when the backbone, whose weights know so many
+    entries, was trained. lowers: whether sentence-transformers makes the texts lower-case."""
     last = max(tokenizer.get_vocab().values(), default=-1)
-    problems = {
-        "no tokenizer is saved with it": len(tokenizer) <= len(tokenizer.all_special_ids),
-        f"its tokenizer has {last + 1:,} entries and its weights know {entries:,}": last >= entries,
-        "its tokenizer does not put its [CLS] before a text and its [SEP] behind it": (
-            tokenizer("")["input_ids"] != [tokenizer.cls_token_id, tokenizer.sep_token_id]
-        ),
-        "its sentence_bert_config.json has do_lower_case, and its tokenizer keeps capital letters": (
-            lowers and tokenizer("A")["input_ids"] != tokenizer("a")["input_ids"]
-        ),
-    }
-    if problem := next((text for text, is_so in problems.items() if is_so), ""):
-        raise EncoderError(f"{problem}.")
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        raise EncoderError("no tokenizer is saved with it.")
+    if last >= entries:
+        raise EncoderError(f"its tokenizer has {last + 1:,} entries and its weights know {entries:,}.")
+    if tokenizer("")["input_ids"] != [tokenizer.cls_token_id, tokenizer.sep_token_id]:
+        raise EncoderError("its tokenizer does not put its [CLS] before a text and its [SEP] behind it.")
+    if lowers and tokenizer("A")["input_ids"] != tokenizer("a")["input_ids"]:
+        raise EncoderError("its sentence_bert_config.json has do_lower_case, and its tokenizer keeps capital letters.")
 
 
 def read_modules(folder: Path) -> dict[str, Any]:
@@ -165,9 +174,9 @@ def read_modules(folder: Path) -> dict[str, Any]:
     modules = _read_json(folder / "sentence_encoder.json") or _read_steps(folder)
     if modules.get("pooling", "cls") not in POOLINGS:
         raise EncoderError(f"{folder}: its pooling {modules['pooling']!r} is none of {', '.join(POOLINGS)}.")
-    if config := next(map(_read_json, sorted(folder.glob("sentence_*_config.json"))), {}):  # bert, roberta, ...
+    for config in map(paths.read_json, sorted(folder.glob("sentence_*_config.json"))):  # bert, roberta, ...
         modules = {"max_length": config.get("max_seq_length"), "lower_case": config.get("do_lower_case")} | modules
-    if config := _read_json(folder / STEPS["Dense"]):
+    if config := _read_json(folder / "2_Dense/config.json"):
         if not str(config.get("activation_function")).endswith("Tanh"):
             raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
         weights = load_file(folder / "2_Dense/model.safetensors")
@@ -182,11 +191,10 @@ def _read_steps(folder: Path) -> dict[str, Any]:
     Raises:
         EncoderError: it would do more to a text than is done here.
     """
-    steps = paths.read_json(folder / "modules.json") if (folder / "modules.json").is_file() else []
-    for step in steps:
+    for step in _read_json(folder / "modules.json"):
         package, _, name = step["type"].rpartition(".")
-        config = folder / step["path"] / "config.json"
-        is_read = name in STEPS and config == folder / STEPS[name] and config.is_file()
+        place = folder / step["path"]
+        is_read = name in STEPS and place == folder / STEPS[name] and (place / "config.json").is_file()
         if not package.startswith("sentence_transformers.") or not (is_read or name in WITHOUT_EFFECT):
             raise EncoderError(
                 f"modules.json lists the step {step['type']!r} in {step['path']!r}, which is not read here: known are a "
@@ -199,7 +207,7 @@ def _read_steps(folder: Path) -> dict[str, Any]:
             "config_sentence_transformers.json puts a prompt before each text (default_prompt_name), which is not done "
             "here: set it to null and put the prompt before your texts."
         )
-    if not (config := _read_json(folder / STEPS["Pooling"])):
+    if not (config := _read_json(folder / "1_Pooling/config.json")):
         return {}
     flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
     modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [config.get("pooling_mode")]  # newer: a name
@@ -211,11 +219,14 @@ def write_encoder(encoder: Any, folder: Path) -> None:
     backbone, and sentence_encoder.json for `read_modules`.
 
     `mask_prompt`, `pooler` and layers without LayerNorm have no equivalent there: the list names our class, see
-    `lib.encoders.export`.
+    `lib.encoders.export`. Raises EncoderError for a projection that is not SimCSE's.
     """
-    encoder.backbone.save_pretrained(folder)
+    backbone, pooling, projection = encoder.backbone, encoder.pooling, encoder.projection
+    if projection is not None and [type(module) for module in projection.children()] != [nn.Linear, nn.Tanh]:
+        raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
+    backbone.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
-    config, pooling = encoder.backbone.config, encoder.pooling
+    config = backbone.config
     size, modules = {"word_embedding_dimension": config.hidden_size}, []
 
     def add(kind: str, place: str, **settings: Any) -> None:
@@ -228,7 +239,7 @@ def write_encoder(encoder: Any, folder: Path) -> None:
 
     add("Transformer", "")
     if POOLINGS[pooling].layers == "all":
-        layers, start = config.num_hidden_layers, POOLINGS[pooling].first
+        layers, start = config.num_hidden_layers, 1 if pooling == "first_last_mean" else 0
         weights = torch.zeros(layers + 1 - start, device="cpu")
         weights[0] += 1
         weights[-1] += 1
@@ -241,8 +252,8 @@ def write_encoder(encoder: Any, folder: Path) -> None:
         mode = "cls" if pooling == "cls" else "mean"
         flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()}
         add("Pooling", "1_Pooling", **size, **flags, pooling_mode_max_tokens=False)
-    if encoder.projection is not None:
-        linear = encoder.projection[0]
+    if projection is not None:
+        linear = projection[0]
         shape = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True}
         add("Dense", "2_Dense", **shape, activation_function="torch.nn.modules.activation.Tanh")
         weights = {"linear.weight": linear.weight, "linear.bias": linear.bias}

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from lib import paths
 from lib.checks import EncoderError
 from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import packed
@@ -24,8 +23,6 @@ from lib.encoders.saved import load_backbone, save_whole, write_encoder
 from lib.encoders.weights import architecture, check_vectors, hash_weights
 from lib.progress import progress
 from lib.session import give_back_memory
-
-SHORTEST = 3  # tokens of an input: the special ones, and one of the text
 
 
 class SentenceEncoder(nn.Module):
@@ -40,10 +37,10 @@ class SentenceEncoder(nn.Module):
             last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler.
         projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
         max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`. None takes
-            what the backbone and its tokenizer allow.
+            what the tokenizer names; either way it is at most what the backbone takes.
 
     Raises:
-        EncoderError: an unknown pooling, or a max_length that the backbone does not take.
+        EncoderError: an unknown pooling.
     """
 
     def __init__(
@@ -58,15 +55,9 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             raise EncoderError(f"pooling {pooling!r} is unknown: choose one of {', '.join(POOLINGS)}.")
-        longest = longest_input(backbone)
-        if max_length is not None and (type(max_length) is not int or not SHORTEST <= max_length <= longest):
-            raise EncoderError(
-                f"max_length {max_length!r} must be a whole number of tokens, at most {longest} here and at least {SHORTEST}: "
-                "[CLS], one of the text, [SEP]."
-            )
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection = pooling, projection
-        self.max_length = max_length or min(longest, tokenizer.model_max_length)
+        self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
         self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
 
     @classmethod
@@ -77,8 +68,6 @@ class SentenceEncoder(nn.Module):
         pooling: str | None = None,
         projection: nn.Module | None = None,
         dropout: float | None = None,
-        attention: str = "sdpa",
-        max_length: int | None = None,
         device: str | torch.device | None = None,
         what: str = "backbone",
     ) -> SentenceEncoder:
@@ -87,43 +76,30 @@ class SentenceEncoder(nn.Module):
         Code that a model brings along is not run, and weights are read from safetensors only.
 
         Args:
-            pooling: one of POOLINGS; None takes what the folder was saved with, else `cls`.
+            pooling: None takes what the folder was saved with, else `cls`.
             dropout: replaces the backbone's hidden and attention dropout; None keeps them.
-            attention: `sdpa`, or `eager`, which is slower and gives no attention maps.
             device: None takes the GPU when there is one.
             what: the parameter that names it, for errors.
 
         Raises:
             EncoderError: no such folder, no such hub name or no network, not an encoder, or one that gives no vectors.
         """
-        backbone, tokenizer, saved = load_backbone(
-            path_or_id, pooling=pooling, dropout=dropout, attention=attention, what=what
-        )
-        try:
-            encoder = cls(
-                backbone,
-                tokenizer,
-                pooling=pooling or saved.get("pooling", "cls"),
-                projection=projection or saved.get("projection"),
-                max_length=saved.get("max_length") if max_length is None else max_length,
-            )
-        except EncoderError as error:
-            raise EncoderError(f"{what} {str(path_or_id)!r}: {error}") from error
+        backbone, tokenizer, saved = load_backbone(path_or_id, pooling=pooling, dropout=dropout, what=what)
+        pooling, projection = pooling or saved.get("pooling", "cls"), projection or saved.get("projection")
+        length = saved.get("max_length")
+        encoder = cls(backbone, tokenizer, pooling=pooling, projection=projection, max_length=length)
         check_vectors(encoder, f"{what} {str(path_or_id)!r}")
         return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     def fingerprint(self, files: Sequence[str] = ()) -> str:
-        """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length.
-
-        Args:
-            files: patterns of further files of the backbone's folder that are read, for example a saved MLM head.
-        """
+        """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length; and of the
+        files of the backbone's folder that have these patterns, for example a saved MLM head."""
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
         parts = [architecture(self.backbone.config), self.pooling, self.max_length]
         parts += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         hash_weights(digest, self)
-        folder = paths.model_folder(self.backbone.config._name_or_path)
+        folder = Path(self.backbone.config._name_or_path)
         for pattern in files:
             digest.update(b"".join(path.read_bytes() for path in sorted(folder.glob(pattern))) or b"none")
         return digest.hexdigest()
@@ -141,12 +117,8 @@ class SentenceEncoder(nn.Module):
 
     def check_attention(self, layers: Sequence[int]) -> None:
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
-        if POOLINGS[self.pooling].layers != "last" or not packed.supports(self.backbone):
-            loaded = f"pooling {self.pooling!r}, attention {self.backbone.config._attn_implementation!r}"
-            raise EncoderError(
-                f"this encoder gives no attention maps ({loaded}): load it with attention='sdpa' and pooling cls, mask_prompt "
-                "or mean."
-            )
+        if POOLINGS[self.pooling].layers != "last":
+            raise EncoderError(f"pooling {self.pooling!r} gives no attention maps: choose cls, mask_prompt or mean.")
         depth = self.backbone.config.num_hidden_layers
         if not layers or min(layers) < 0 or max(layers) >= depth:
             raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
@@ -157,7 +129,7 @@ class SentenceEncoder(nn.Module):
         return torch.autocast(device.type, dtype=self.training_dtype, enabled=lower)
 
     def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
-        """The backbone's output, in the training precision while training. input_ids, attention_mask: [N, L]."""
+        """The backbone's own output, in the training precision while training. input_ids, attention_mask: [N, L]."""
         with self.precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
@@ -169,20 +141,26 @@ class SentenceEncoder(nn.Module):
         maps: packed.AttentionMaps | None = None,
         inputs: packed.AttentionInputs | None = None,
     ) -> Tensor:
-        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` and `inputs` are filled.
-
-        Raises:
-            EncoderError: attention was asked for and this encoder cannot give it.
-        """
+        """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` and `inputs` are filled, or
+        EncoderError is raised (`check_attention`)."""
         for capture in filter(None, (maps, inputs)):
             self.check_attention(capture.layers)
-        output = self._run((self.pooling,), input_ids, attention_mask, maps=maps, inputs=inputs)
-        pooled = self._read(self.pooling, output, input_ids, attention_mask)
+        readings = self.readings(input_ids, attention_mask, (self.pooling,), maps=maps, inputs=inputs)
+        pooled = readings[self.pooling]
         return pooled if self.projection is None else self.projection(pooled)
 
-    def readings(self, input_ids: Tensor, attention_mask: Tensor, poolings: Sequence[str]) -> dict[str, Tensor]:
-        """Pooling -> [N, H] in float32: one pass read in several ways, without any projection."""
-        output = self._run(poolings, input_ids, attention_mask)
+    def readings(
+        self, input_ids: Tensor, attention_mask: Tensor, poolings: Sequence[str], **captures: Any
+    ) -> dict[str, Tensor]:
+        """Pooling -> [N, H] in float32: one pass read in several ways, without any projection; captures as in `forward`."""
+        layers = {POOLINGS[name].layers for name in poolings}
+        if layers == {"last"}:
+            first_only = set(poolings) == {"cls"}
+            with self.precision(input_ids.device):
+                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, **captures)
+            output = BaseModelOutput(last_hidden_state=last)
+        else:
+            output = self.run_backbone(input_ids, attention_mask, output_hidden_states="all" in layers)
         return {name: self._read(name, output, input_ids, attention_mask) for name in poolings}
 
     def layer_readings(self, input_ids: Tensor, attention_mask: Tensor, layers: Sequence[int]) -> Tensor:
@@ -191,16 +169,6 @@ class SentenceEncoder(nn.Module):
         hidden = self.run_backbone(input_ids, attention_mask, output_hidden_states=True).hidden_states
         outputs = [BaseModelOutput(last_hidden_state=hidden[layer]) for layer in layers]
         return torch.stack([self._read(self.pooling, output, input_ids, attention_mask) for output in outputs])
-
-    def _run(self, poolings: Sequence[str], input_ids: Tensor, attention_mask: Tensor, **reads: Any) -> Any:
-        """The backbone's output, with what these poolings read of it."""
-        layers = {POOLINGS[name].layers for name in poolings}
-        if layers == {"last"} and packed.supports(self.backbone):
-            first_only = set(poolings) == {"cls"}
-            with self.precision(input_ids.device):
-                last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, **reads)
-            return BaseModelOutput(last_hidden_state=last)
-        return self.run_backbone(input_ids, attention_mask, output_hidden_states="all" in layers)
 
     def _read(self, pooling: str, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return POOLINGS[pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
@@ -212,10 +180,7 @@ class SentenceEncoder(nn.Module):
 
         With `mask_prompt` the template comes on top of max_length (as PromptBERT and MSSE train), which is the
         sentence's; together they are at most as long as the backbone takes. With `split` nothing is cut off: what is
-        left of a long text follows as further lists, each with its own special tokens.
-
-        Raises:
-            EncoderError: `split` with `mask_prompt`, or a backbone that leaves no room beside the template.
+        left of a long text follows as further lists, each with its own special tokens (EncoderError with `mask_prompt`).
         """
         limit = max_length or self.max_length
         if self.pooling != "mask_prompt":
@@ -227,23 +192,13 @@ class SentenceEncoder(nn.Module):
         before, after = PROMPT.replace("[MASK]", self.tokenizer.mask_token).split("[X]")
         start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
         opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
-        longest = longest_input(self.backbone)
-        room = min(limit, longest - len(start) - len(end)) - 2
-        if room < 1:
-            raise EncoderError(
-                f"this backbone takes {longest} tokens, which leaves no room for a sentence in the prompt template of "
-                f"{len(start) + len(end) + 2}: choose another pooling."
-            )
+        room = min(limit, longest_input(self.backbone) - len(start) - len(end)) - 2
         plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
         return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
 
     @torch.no_grad()
     def encode(
-        self,
-        sentences: Sequence[str],
-        *,
-        batch_tokens: int | None = None,
-        show_progress: bool = False,
+        self, sentences: Sequence[str], *, batch_tokens: int | None = None, show_progress: bool = False
     ) -> np.ndarray:
         """Embed sentences: n strings, in a list or another iterable -> float32 array [n, D], in the given order.
 
@@ -252,8 +207,8 @@ class SentenceEncoder(nn.Module):
         floating-point noise (about 1e-6).
 
         Args:
-            batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more of them are hardly faster and
-                need hundreds of MiB (`benchmarks/README.md`).
+            batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more are hardly faster and need
+                hundreds of MiB (`benchmarks/README.md`).
 
         Raises:
             TypeError: something else than several strings was given.
@@ -280,10 +235,8 @@ class SentenceEncoder(nn.Module):
         return vectors if len(distinct) == len(rows) else vectors[rows]
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors.
-
-        The folder appears whole or not at all. For `mask_prompt`, `pooler` and a backbone without its last LayerNorms the
-        other side needs this project installed, see `lib.encoders.export`.
+        """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors; what that
+        package has no module for is opened by `lib.encoders.export`. The folder appears whole or not at all.
 
         Raises:
             EncoderError: the folder exists, or the projection is not SimCSE's.
@@ -292,16 +245,14 @@ class SentenceEncoder(nn.Module):
         save_whole(self.write_files, folder)
 
     def write_files(self, folder: Path) -> None:
-        """The files of `save`, into a folder that is there. Raises EncoderError for a projection that is not SimCSE's."""
-        if self.projection is not None and [type(m) for m in self.projection.children()] != [nn.Linear, nn.Tanh]:
-            raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
+        """The files of `save`, into a folder that is there."""
         write_encoder(self, folder)
 
 
 def listed(sentences: Iterable[str]) -> list[str]:
     """The sentences as a list. Raises TypeError for anything else than several strings."""
-    texts = [] if isinstance(sentences, str | bytes) else list(sentences)
-    if isinstance(sentences, str | bytes) or not all(isinstance(text, str) for text in texts):
+    texts = [None] if isinstance(sentences, str | bytes) else list(sentences)
+    if not all(isinstance(text, str) for text in texts):
         raise TypeError("encode() takes a list of strings.")
     return texts
 

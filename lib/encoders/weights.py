@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -20,8 +19,8 @@ def reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:250]
 
 
-def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
-    """What is wrong with weights that were loaded from folder, from them and the library's report; empty: nothing."""
+def fault(model: nn.Module, report: dict[str, Any]) -> str:
+    """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
     if any("pooler" in key for key in missing):
         return "it was saved without a pooler; choose another pooling or backbone"
@@ -37,40 +36,22 @@ def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
             f"its file has weights that its layers do not have ({surplus[0]}): further layers, or an adapter that was not "
             "merged"
         )
-    if broken := [name for name, weight in model.named_parameters() if not weight.isfinite().all()]:
-        return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
-    if not model.get_input_embeddings().weight.any():
-        return "all its word vectors are 0; the file is damaged"
-    stored = _other_type(folder)
-    return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
-
-
-def _other_type(folder: Path) -> str:
-    """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
-    without the scales that belong to them."""
-    for path in sorted(folder.glob("model*.safetensors")):
-        with safe_open(path, "pt") as file:
-            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
-            kinds = {file.get_slice(name).get_dtype() for name in names}
-            if other := kinds - {"F64", "F32", "F16", "BF16"}:
-                return min(other)
-    return ""
+    broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+    return f"{min(broken)} holds NaN or infinite weights; the file is damaged" if broken else ""
 
 
 def check_vectors(encoder: Any, name: str) -> None:
     """Embed two texts; `name` says whose vectors they are.
 
     Raises:
-        EncoderError: the vectors are not finite, zero, or the same.
+        EncoderError: the vectors are not finite, or the same (also where all are zero).
     """
-    vectors = encoder.encode(["a", "two different texts"])
-    problems = {
-        "are not finite": not np.isfinite(vectors).all(),
-        "are zero": not vectors.any(axis=1).all(),
-        "are the same for different texts": (vectors[0] == vectors[1]).all(),
-    }
-    if problem := next((text for text, is_so in problems.items() if is_so), ""):
-        raise EncoderError(f"{name}: its vectors {problem}; its weights or its configuration are damaged.")
+    one, other = encoder.encode(["a", "two different texts"])
+    if not np.isfinite([one, other]).all() or (one == other).all():
+        raise EncoderError(
+            f"{name}: its vectors are not finite, or the same for different texts; its weights or its configuration are "
+            "damaged."
+        )
 
 
 def save_weights(weights: Mapping[str, Tensor], path: Path) -> None:

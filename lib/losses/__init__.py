@@ -13,20 +13,7 @@ from lib.losses.token_reconstruction import token_reconstruction
 from lib.losses.twin_info_nce import twin_info_nce
 
 __all__ = [
-    "IGNORED",
-    "attention_mutual_information",
-    "contrastive_tension",
-    "deviations",
-    "dimension_contrast",
-    "info_nce",
-    "mask_tokens",
-    "masked_lm",
-    "mutual_reconstruction",
-    "positives_only",
-    "reduce_redundancy",
-    "redundant_dimensions",
-    "replaced_token_detection",
-    "tensor_modulus",
-    "token_reconstruction",
-    "twin_info_nce",
-]
+    "IGNORED", "attention_mutual_information", "contrastive_tension", "deviations", "dimension_contrast", "info_nce",
+    "mask_tokens", "masked_lm", "mutual_reconstruction", "positives_only", "reduce_redundancy", "redundant_dimensions",
+    "replaced_token_detection", "tensor_modulus", "token_reconstruction", "twin_info_nce",
+]  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from lib.checks import ConfigError, EncoderError, NonNegative, PositiveProbability
+from lib.checks import ConfigError, NonNegative, PositiveProbability
 from lib.data import Batch
 from lib.distributed import own_rows
 from lib.encoders import SentenceEncoder, packed
@@ -81,7 +81,7 @@ class ReplacedTokenDetection(nn.Module):
 
     Raises:
         ConfigError: the generator has another vocabulary, or cannot be loaded.
-        EncoderError: the backbone was not loaded with fused attention, or the generator cannot be found.
+        EncoderError: the generator cannot be found.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:
@@ -119,9 +119,7 @@ class ReplacedTokenDetection(nn.Module):
 
 
 def check_reads_cls(encoder: SentenceEncoder, what: str) -> None:
-    """Raise when an encoder's embedding is not the plain [CLS] vector of a backbone on fused attention."""
-    if not packed.supports(encoder.backbone):
-        raise EncoderError(f"{what} needs a backbone loaded with fused attention (attention='sdpa').")
+    """Raise ConfigError when an encoder's embedding is not the plain [CLS] vector."""
     if encoder.pooling != "cls":
         raise ConfigError(f"{what} is given the [CLS] vector: set pooling to cls, not {encoder.pooling}.")
     if encoder.projection is not None:

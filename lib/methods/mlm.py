@@ -10,7 +10,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from lib.checks import Checked, Count, EncoderError, NonNegative, PositiveCount, PositiveProbability
+from lib.checks import Checked, Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, heads, packed
 from lib.losses import IGNORED, masked_lm
@@ -52,8 +52,6 @@ class MLM(Method):
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:
         super().__init__(encoder, arguments)
         backbone = encoder.backbone
-        if not packed.supports(backbone):
-            raise EncoderError("method mlm needs a backbone loaded with fused attention (attention='sdpa').")
         advice = "set lm_head to fresh, or take a backbone that has one"
         self.lm_head = heads.mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
         self.late, self.early = None, 0

@@ -1,5 +1,7 @@
 """Attention read from an encoder: padding, positive and negative pairs, where attention goes."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from lib.analysis import attention
 from lib.checks import EncoderError
 from lib.data import Corpus, load_sts
 from lib.encoders import SentenceEncoder
-from lib.encoders.ensemble import EncoderSum, with_pooling
+from lib.encoders.ensemble import EncoderSum
 from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 
@@ -99,7 +101,8 @@ def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
 
 def by_sentence(encoder, text):
     """Attention [layers, heads, L, L], what the layers read [layers, L, D] and token ids, from the plain backbone."""
-    plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, attention="eager").eval()
+    plain = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path).eval()
+    plain.backbone.set_attn_implementation("eager")
     inputs = plain.tokenizer(text, return_tensors="pt")
     with torch.no_grad():
         output = plain.backbone(**inputs, output_attentions=True, output_hidden_states=True)
@@ -175,8 +178,10 @@ def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, t
 
 def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
     roberta = SentenceEncoder.from_pretrained(tiny_roberta, pooling="first_last_mean")
-    both = EncoderSum([with_pooling(encoder, "mean"), roberta])
-    found = attention.readers({"a": encoder, "b": with_pooling(encoder, "mean"), "sum": both, "last": roberta})
+    mean = copy.copy(encoder)
+    mean.pooling = "mean"
+    both = EncoderSum([mean, roberta])
+    found = attention.readers({"a": encoder, "b": mean, "sum": both, "last": roberta})
     assert list(found) == ["a", "sum, encoder 2"] and roberta.pooling == "first_last_mean"
     for reader in found.values():
         attention.sentence_maps({"x": reader}, sentences[0])  # whatever pooling it came with

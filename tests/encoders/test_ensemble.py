@@ -13,13 +13,8 @@ from lib.encoders.ensemble import EncoderSum, merge, parts
 
 @pytest.fixture
 def encoder(shake):
-    """Function (folder, seed, options) -> loaded; with a seed, its weights moved: another seed is another encoder."""
-
-    def load(folder, seed=None, **options):
-        loaded = SentenceEncoder.from_pretrained(folder, **options)
-        return loaded if seed is None else shake(loaded, seed)
-
-    return load
+    """Function (folder, seed, options) -> loaded, its weights moved: another seed is another encoder."""
+    return lambda folder, seed, **options: shake(SentenceEncoder.from_pretrained(folder, **options), seed)
 
 
 @pytest.fixture
@@ -55,20 +50,17 @@ def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
     np.testing.assert_allclose(vectors[9:], vectors[:3][::-1])
     np.testing.assert_allclose(vectors, total.encode(texts), atol=1e-5)
     assert total.encode([]).shape == (0, 32)
-    with pytest.raises(TypeError, match="list of strings"):
-        total.encode("one string")
 
 
 # -- merging --------------------------------------------------------------------------------------------------
 
 
 def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
-    twins, third = EncoderSum(three[:2]), encoder(tiny_roberta)
+    twins, third = EncoderSum(three[:2]), encoder(tiny_roberta, 3)
     merged = merge([twins, third], [0.3, 0.7])
     assert merged.weights == [0.3, 0.3, 0.7] and parts(merged) == [*three[:2], third]
-    expected = 0.3 * (three[0].encode(sentences[:9]) + three[1].encode(sentences[:9])) + 0.7 * third.encode(
-        sentences[:9]
-    )
+    vectors = [one.encode(sentences[:9]) for one in (*three[:2], third)]
+    expected = 0.3 * (vectors[0] + vectors[1]) + 0.7 * vectors[2]
     np.testing.assert_allclose(merged.encode(sentences[:9]), expected, atol=1e-5)
 
 
@@ -76,7 +68,8 @@ def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
 
 
 def test_saved_and_loaded_it_gives_the_same_vectors(tiny_bert, tiny_roberta, tmp_path, sentences, encoder):
-    total = EncoderSum([encoder(tiny_bert, 1, pooling="mean"), encoder(tiny_roberta, 2, max_length=6)], [0.3, 0.7])
+    total = EncoderSum([encoder(tiny_bert, 1, pooling="mean"), encoder(tiny_roberta, 2)], [0.3, 0.7])
+    parts(total)[1].max_length = 6
     total.save(tmp_path / "deep/saved")
     again = ensemble.load(tmp_path / "deep/saved", device="cpu")
     assert isinstance(again, EncoderSum) and again.weights == [0.3, 0.7]
@@ -107,33 +100,6 @@ def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, tmp
     assert len(parts(ensemble.load("saved"))) == 3
 
 
-def test_saving_never_touches_a_folder_that_is_there(three, tmp_path):
-    (tmp_path / "mine").mkdir()
-    three[0].save(tmp_path / "single")
-    before = sorted(tmp_path.rglob("*"))
-    for name in ("mine", "single"):
-        with pytest.raises(EncoderError, match="nothing was written"):
-            EncoderSum(three).save(tmp_path / name)
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("what", ["lib.encoders.ensemble.write_json", "lib.encoders.sentence_encoder.write_encoder"])
-def test_a_save_that_fails_leaves_no_folder(three, tmp_path, monkeypatch, what):
-    monkeypatch.setattr(what, lambda *a, **k: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        EncoderSum(three[:2]).save(tmp_path / "new")
-    assert not list(tmp_path.iterdir())
-
-
-def test_another_pooling_reads_the_same_weights(tiny_bert, sentences):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    mean = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(sentences[:3])
-    assert abs(ensemble.with_pooling(encoder, "mean").encode(sentences[:3]) - mean).max() == 0
-    total = ensemble.with_pooling(EncoderSum([encoder, encoder], [1.0, 0.5]), "mean").encode(sentences[:3])
-    assert abs(total - 1.5 * mean).max() < 1e-5
-    assert encoder.pooling == "cls"
-
-
 def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
     total = EncoderSum(three[:2], [0.3, 0.7])
     total.save(tmp_path / "saved")
@@ -145,26 +111,22 @@ def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three
         EncoderSum(three[:2], [0.7, 0.3]),
         EncoderSum(three[1::-1], [0.7, 0.3]),
         EncoderSum([three[0], three[2]], [0.3, 0.7]),
-        ensemble.with_pooling(total, "mean"),
     ]
-    assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 8
+    assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 7
 
 
 @pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (1, [1.0, 1.0]), (0, []), (0, None)])
 def test_one_weight_for_each_encoder_and_one_length_of_vectors(three, tiny_bert, encoder, count, weights):
     with pytest.raises(EncoderError, match="needs one weight per encoder"):
         EncoderSum(three[:count], weights)
-    with pytest.raises(EncoderError, match="needs one weight per encoder"):
-        merge([EncoderSum(three[:2]), three[2]], [0.3])
     with pytest.raises(EncoderError, match=r"\[16, 32\]"):
-        EncoderSum([three[0], encoder(tiny_bert, projection=torch.nn.Linear(32, 16))])
+        EncoderSum([three[0], encoder(tiny_bert, 4, projection=torch.nn.Linear(32, 16))])
 
 
 def test_options_reach_the_members_and_a_missing_one_is_refused(three, tmp_path):
     EncoderSum(three[1:], [2.0, 3.0]).save(tmp_path / "saved")
     again = ensemble.load(tmp_path / "saved", pooling="mean")
     assert again.weights == [2.0, 3.0] and {part.pooling for part in parts(again)} == {"mean"}
-    assert ensemble.facts(again)["encoders in it"] == 2 and ensemble.facts(parts(again)[0])["dimensions"] == 32
     shutil.rmtree(tmp_path / "saved/encoder_2")
     with pytest.raises(EncoderError, match="encoder_2"):
         ensemble.load(tmp_path / "saved")

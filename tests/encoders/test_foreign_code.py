@@ -112,7 +112,7 @@ def test_a_pickle_is_refused_unread(tiny_bert, tmp_path, marker, hub, name):
 def problems(source):
     """What a module does that could run foreign code, one line each."""
     tree = ast.parse(source)
-    scopes = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    scopes = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -138,18 +138,15 @@ def problems(source):
 
 
 def _options(call, scopes):
-    """Constant options of a call; those of `**options` from the dict literal of that name around the call."""
+    """Constant options of a call; those of `**options` from the dict literal of that name in the function around it."""
     pairs = [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg]
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            around = [scope for scope in scopes if scope.lineno <= call.lineno <= scope.end_lineno]
-            if not ast.unparse(keyword.value).startswith("self."):  # a name of the function, not of its class
-                around = around[-1:]
-            for node in (node for scope in around for node in ast.walk(scope)):
-                is_dict = isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
-                if is_dict and ast.unparse(node.targets[0]) == ast.unparse(keyword.value):
-                    names = [ast.literal_eval(key) for key in node.value.keys]
-                    pairs += zip(names, node.value.values, strict=True)
+    unpacked = {ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None}
+    around = [scope for scope in scopes if scope.lineno <= call.lineno <= scope.end_lineno][-1:]
+    for node in (node for scope in around for node in ast.walk(scope)):
+        is_dict = isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+        if is_dict and ast.unparse(node.targets[0]) in unpacked:
+            names = [ast.literal_eval(key) for key in node.value.keys]
+            pairs += zip(names, node.value.values, strict=True)
     return {name: value.value for name, value in pairs if isinstance(value, ast.Constant)}
 
 
@@ -160,39 +157,36 @@ def test_lib_runs_nothing_foreign(path):
     assert found == (["exec"] if path.parts[-2:] == ("batch", "execute.py") else [])
 
 
-@pytest.mark.parametrize(
-    "line, count",
-    [
-        ("AutoModel.from_pretrained('x', trust_remote_code=False, use_safetensors=True)", 0),
-        ("AutoModel.from_pretrained('x', trust_remote_code=False)", 1),
-        ("AutoModel.from_pretrained('x', **options, use_safetensors=True)", 0),
-        ("AutoModel.from_pretrained('x', **options)", 1),
-        ("AutoModel.from_pretrained('x', **others)", 2),
-        ("AutoModel.from_pretrained('x', trust_remote_code=True, use_safetensors=True)", 1),
-        ("transformers.BertModel.from_pretrained('x')", 2),
-        ("AutoConfig.from_pretrained('x')", 1),
-        ("AutoConfig.from_pretrained('x', **options)", 0),
-        ("AutoConfig.from_pretrained('x', **self.options)", 0),
-        ("SentenceEncoder.from_pretrained('x')", 0),
-        ("model.eval()", 0),
-        ("eval('x')", 1),
-        ("exec('x')", 1),
-        ("torch.load('x')", 1),
-        ("torch.load('x', weights_only=True)", 0),
-        ("yaml.load('x')", 1),
-        ("yaml.safe_load('x')", 0),
-        ("pickle.loads('x')", 1),
-    ],
-)
+LINES = {
+    "AutoModel.from_pretrained('x', trust_remote_code=False, use_safetensors=True)": 0,
+    "AutoModel.from_pretrained('x', trust_remote_code=False)": 1,
+    "AutoModel.from_pretrained('x', **options, use_safetensors=True)": 0,
+    "AutoModel.from_pretrained('x', **options)": 1,
+    "AutoModel.from_pretrained('x', **others)": 2,
+    "AutoModel.from_pretrained('x', trust_remote_code=True, use_safetensors=True)": 1,
+    "transformers.BertModel.from_pretrained('x')": 2,
+    "AutoConfig.from_pretrained('x')": 1,
+    "AutoConfig.from_pretrained('x', **options)": 0,
+    "SentenceEncoder.from_pretrained('x')": 0,
+    "model.eval()": 0,
+    "eval('x')": 1,
+    "exec('x')": 1,
+    "torch.load('x')": 1,
+    "torch.load('x', weights_only=True)": 0,
+    "yaml.load('x')": 1,
+    "yaml.safe_load('x')": 0,
+    "pickle.loads('x')": 1,
+}
+
+
+@pytest.mark.parametrize(("line", "count"), LINES.items(), ids=range(len(LINES)))
 def test_the_search_sees_each_of_these(line, count):
     source = f"""
 from transformers import AutoConfig, AutoModel
-class A:
-    def __init__(self):
-        self.options = {{"trust_remote_code": False}}
-        others = {{"trust_remote_code": False}}
-    def f(self):
-        options = {{"local": True, "trust_remote_code": False}}
-        {line}
+def elsewhere():
+    others = {{"trust_remote_code": False}}
+def f():
+    options = {{"local": True, "trust_remote_code": False}}
+    {line}
 """
     assert len(list(problems(source))) == count

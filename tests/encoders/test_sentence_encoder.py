@@ -16,8 +16,25 @@ from lib.encoders.pooling import POOLINGS
 from lib.encoders.sentence_encoder import pad
 
 
-def load(folder, **options):
-    return SentenceEncoder.from_pretrained(folder, **options).eval()
+def load(folder, max_length=None, **options):
+    encoder = SentenceEncoder.from_pretrained(folder, **options).eval()
+    encoder.max_length = max_length or encoder.max_length
+    return encoder
+
+
+@pytest.fixture
+def edited(tiny_bert, tmp_path):
+    """Function (file, new values) -> a copy of the tiny BERT whose JSON file has them."""
+
+    def edit(name, values):
+        folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        before = json.loads(path.read_text()) if path.is_file() else {}
+        path.write_text(json.dumps(values if isinstance(values, list) else before | values))
+        return folder
+
+    return edit
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
@@ -64,9 +81,6 @@ def test_encode_edge_cases(tiny_bert):
     encoder = load(tiny_bert)
     assert encoder.encode([]).shape == (0, 32)
     assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
-    for wrong in ("one string", [1, 2]):
-        with pytest.raises(TypeError, match="list of strings"):
-            encoder.encode(wrong)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "embeddings_last_mean"])
@@ -102,16 +116,13 @@ def test_what_sentence_transformers_wrote_is_read_as_there(tiny_bert, tmp_path, 
         np.testing.assert_allclose(encoder.encode(texts), peer.encode(texts), atol=1e-6)
 
 
-def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert, variant, tmp_path):
+def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert):
     encoder = load(tiny_bert, pooling="mask_prompt")
     words = "the dog runs in the park"
     ids = encoder.tokenize([words], 5)[0]  # three words, [CLS] and [SEP]
     assert encoder.tokenizer.decode(ids) == '[CLS] this sentence : " the dog runs " means [MASK]. [SEP]'
     longest = encoder.tokenize([" ".join(["dog"] * 90)])[0]
     assert len(longest) == 64 and longest[-3] == encoder.tokenizer.mask_token_id
-    short = variant(tiny_bert, tmp_path / "short", max_position_embeddings=10)
-    with pytest.raises(EncoderError, match="takes 10 tokens, which leaves no room for a sentence"):
-        load(short, pooling="mask_prompt")
 
 
 def test_one_pass_read_in_several_ways(tiny_bert, sentences):
@@ -140,9 +151,8 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
 @pytest.mark.parametrize(
     "options, layers, words",
     [
-        ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean'.*load it with attention='sdpa'"),
-        ({"pooling": "pooler"}, (0,), "and pooling cls, mask_prompt or mean"),
-        ({"attention": "eager"}, (0,), "attention 'eager'.*load it with attention='sdpa'"),
+        ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean' gives no attention maps: choose cls"),
+        ({"pooling": "pooler"}, (0,), "pooling 'pooler' gives no attention maps"),
         ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
         ({}, (), "this backbone has 0 to 1"),
     ],
@@ -214,36 +224,6 @@ def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, ed
 # -- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def edited(tiny_bert, tmp_path):
-    """Function (file, new values) -> a copy of the tiny BERT whose JSON file has them."""
-
-    def edit(name, values):
-        folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        path.write_text(json.dumps(values if isinstance(values, list) else before | values))
-        return folder
-
-    return edit
-
-
-@pytest.mark.parametrize(
-    "source, words",
-    [
-        ("./no/such/folder", "neither an existing folder nor a hub name"),
-        ("a pasted sentence", "neither an existing folder nor a hub name"),
-        ("", "neither an existing folder nor a hub name"),
-        ("nobody/no-such-model", "on the hub or in its cache"),
-    ],
-)
-def test_unknown_backbone_is_one_sentence(source, words):
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(source)
-    assert "\n" not in str(caught.value)
-
-
 def step(kind, place):
     return [{"type": f"sentence_transformers.models.{kind}", "path": place}]
 
@@ -251,16 +231,11 @@ def step(kind, place):
 @pytest.mark.parametrize(
     "name, values, words",
     [
-        ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
         ("config.json", {"is_decoder": True}, "makes it a decoder"),
         ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
-        ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
         ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
         ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
-        ("sentence_encoder.json", {"max_length": 65}, "max_length 65 must be a whole number of tokens, at most 64"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
-        ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
         ("modules.json", step("LSTM", "1_LSTM"), "the step 'sentence_transformers.models.LSTM' in '1_LSTM'"),
         ("modules.json", step("Dense", "3_Dense"), "the step 'sentence_transformers.models.Dense' in '3_Dense'"),
         ("modules.json", step("Pooling", "1_Pooling"), "the step 'sentence_transformers.models.Pooling'"),
@@ -272,7 +247,7 @@ def test_what_would_be_read_in_another_way_is_refused(edited, name, values, word
     assert str(caught.value).startswith("teacher '") and "\n" not in str(caught.value)
 
 
-def test_incomplete_damaged_and_foreign_files_are_refused(tiny_bert, tmp_path):
+def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
     encoder, weights_file = load(tiny_bert), tmp_path / "saved/model.safetensors"
     encoder.save(tmp_path / "saved")
     weights = load_file(weights_file)
@@ -286,23 +261,14 @@ def test_incomplete_damaged_and_foreign_files_are_refused(tiny_bert, tmp_path):
     refused("saved without a pooler", weights, pooling="pooler")
     refused("choose one of", weights, pooling="max")
     refused("LayerNorm.bias holds NaN", weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("nan"))})
-    refused("all its word vectors are 0", {k: torch.zeros_like(v) for k, v in weights.items()})
-    refused("its vectors are zero", {k: v if "word" in k else torch.zeros_like(v) for k, v in weights.items()})
     for name in ("tokenizer.json", "vocab.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
     refused("no tokenizer", weights)
-    weights_file.write_bytes(weights_file.read_bytes()[:1000])
-    with pytest.raises(EncoderError, match="no loadable model"):
-        load(tmp_path / "saved")
-    weights_file.unlink()
-    with pytest.raises(EncoderError, match="in that folder"):
-        load(tmp_path / "saved")
+    for damage in (lambda: weights_file.write_bytes(weights_file.read_bytes()[:1000]), weights_file.unlink):
+        damage()
+        with pytest.raises(EncoderError, match="no loadable model and tokenizer in that folder"):
+            load(tmp_path / "saved")
 
 
-def test_saving_never_touches_a_folder_that_is_there(tiny_bert, tmp_path):
-    (tmp_path / "thesis.txt").write_text("years of work")
-    load(tiny_bert).save(tmp_path / "saved")
-    for folder in (tmp_path, tmp_path / "saved"):
-        with pytest.raises(EncoderError, match="exists: choose another folder.*nothing was written"):
-            load(tiny_bert).save(folder)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["saved", "thesis.txt"]
+def test_a_saved_length_is_at_most_what_the_backbone_takes(edited):
+    assert load(edited("sentence_encoder.json", {"max_length": 65})).max_length == 64

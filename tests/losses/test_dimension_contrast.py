@@ -91,21 +91,3 @@ def test_a_constant_dimension_is_correlated_with_nothing_and_keeps_its_gradient_
     loss.backward()
     assert cross_correlation(h, h_pos)[2].abs().max() == 0
     assert h.grad.isfinite().all() and h.grad[:, 2].norm() <= h.grad.norm(dim=0).median()
-
-
-def test_the_gradient():
-    h, h_pos = (x.requires_grad_() for x in draw(5, 3))
-    for options in ({}, {"normalise": "l2", "reduce": "means"}):
-        torch.autograd.gradcheck(lambda a, b, options=options: dimension_contrast(a, b, **options), (h, h_pos))
-
-
-def test_what_makes_no_sense_is_refused():
-    h, h_pos = draw()
-    with pytest.raises(ValueError, match="at least two sentences"):
-        dimension_contrast(h[:1], h_pos[:1])
-    with pytest.raises(ValueError, match=r"must both be \[N, D\]"):
-        dimension_contrast(h, h_pos[:, :2])
-    with pytest.raises(ValueError, match="reduce 'mean' is unknown"):
-        dimension_contrast(h, h_pos, reduce="mean")
-    with pytest.raises(ValueError, match="normalise 'std' is unknown"):
-        dimension_contrast(h, h_pos, normalise="std")

@@ -48,15 +48,11 @@ def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positiv
     assert found.item() == pytest.approx(expected, rel=1e-9)
 
 
-def test_hand_value():
-    """Orthogonal pairs, temperature 1: every row is -log(e / (e + 1))."""
-    z = torch.eye(2)
+def test_hand_values():
+    """Orthogonal pairs, temperature 1: every row is -log(e / (e + 1)). All rows equal: log N."""
+    z, same = torch.eye(2), torch.ones(8, 4)
     assert info_nce(z, z, temperature=1.0).item() == pytest.approx(math.log(1 + math.exp(-1)))
-
-
-def test_all_equal_rows_give_log_n():
-    z = torch.ones(8, 4)
-    assert info_nce(z, z).item() == pytest.approx(math.log(8), rel=1e-5)
+    assert info_nce(same, same).item() == pytest.approx(math.log(8), rel=1e-5)
 
 
 def test_invariant_to_scale_rotation_and_joint_permutation():
@@ -73,22 +69,6 @@ def test_direction_matters():
     """Only rows of the first argument look for partners: exchanging the views changes the loss."""
     z1, z2 = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
     assert abs(info_nce(z1, z2) - info_nce(z2, z1)) > 1e-3
-
-
-def test_gradient_is_right():
-    z1, z2, negatives = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    function = lambda a, b, c: info_nce(a, b, temperature=0.5, hard_negatives=c, hard_negative_weight=2.0)  # noqa: E731
-    assert torch.autograd.gradcheck(function, (z1, z2, negatives))
-
-
-@pytest.mark.parametrize(
-    "options", [{"temperature": 0.0}, {"hard_negative_weight": -1.0}, {"hard_negatives": torch.zeros(3, 3)}]
-)
-def test_refuses_what_makes_no_sense(options):
-    with pytest.raises(ValueError):
-        info_nce(torch.randn(4, 3), torch.randn(4, 3), **options)
-    with pytest.raises(ValueError):
-        info_nce(torch.randn(4, 3), torch.randn(5, 3))
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
@@ -118,20 +98,9 @@ def test_positives_only_pushes_nothing_away():
     torch.testing.assert_close(positives_only(5 * z1, 0.1 * z2), positives_only(z1, z2))
 
 
-def test_gradient_of_positives_only_is_right():
-    z1, z2 = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    assert torch.autograd.gradcheck(lambda a, b: positives_only(a, b, temperature=0.5), (z1, z2))
-    (gradient,) = torch.autograd.grad(positives_only(z1[:1], z2[:1]), z1)
+def test_one_row_has_nothing_to_learn_without_its_positive_or_without_negatives():
+    z1, z2 = torch.randn(2, 1, 4, requires_grad=True)
+    (gradient,) = torch.autograd.grad(positives_only(z1, z2), z1)
     assert gradient.isfinite().all()
-
-
-def test_one_row_without_its_positive_has_nothing_to_learn():
-    z1, z2 = torch.randn(2, 1, 4)
     assert info_nce(z1, z2, include_positive=False).item() == 0.0
     assert info_nce(z1, z2, include_positive=False, queue=torch.randn(3, 4)).item() != 0.0
-
-
-@pytest.mark.parametrize("temperature, rows", [(0.0, 4), (-1.0, 4), (0.05, 1)])
-def test_positives_only_refuses_what_makes_no_sense(temperature, rows):
-    with pytest.raises(ValueError):
-        positives_only(torch.randn(4, 3), torch.randn(rows, 3), temperature=temperature)

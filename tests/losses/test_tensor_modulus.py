@@ -76,18 +76,3 @@ def test_a_negative_cosine_is_a_constant_and_the_lengths_still_learn():
     negative = cosines < 0
     assert negative.any() and not h.grad[0::2][negative].any() and p.grad[0::2][negative].any(1).all()
     assert h.grad[0::2][~negative].any(1).all()
-
-
-def test_the_gradient_is_that_of_both_factors():
-    tensors = [x.requires_grad_() for x in draw(6, seed=5)]
-    torch.autograd.gradcheck(lambda *x: tensor_modulus(*x), tensors)
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    h, g, p, q = draw(4)
-    with pytest.raises(ValueError, match=r"\[2N, D\]"):
-        tensor_modulus(h, g[:2], p, q)
-    with pytest.raises(ValueError, match=r"\[2N, E\]"):
-        tensor_modulus(h, g, p[:2], q[:2])
-    with pytest.raises(ValueError, match="2N"):
-        tensor_modulus(h[:3], g[:3], p[:3], q[:3])

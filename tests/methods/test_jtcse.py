@@ -16,9 +16,9 @@ from lib.methods import REGISTRY
 JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
 
 
-def build(folder, dropout=0.1, kind=JTCSE, seed=0, attention="sdpa", **arguments):
+def build(folder, dropout=0.1, kind=JTCSE, seed=0, **arguments):
     torch.manual_seed(seed)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, attention=attention)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout)
     if kind is JTCSE:
         arguments = {"cross_attention_layers": 2} | arguments
     return kind(encoder, kind.Arguments(**arguments)).train()

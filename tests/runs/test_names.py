@@ -47,7 +47,9 @@ def test_another_saved_max_length_is_another_run(config, tiny_bert, tmp_path, fi
     """Inputs of `encode` are cut there: the dev scores, and so the chosen step, depend on it."""
     folders = [tmp_path / "saved", tmp_path / "changed", tmp_path / "same"]
     for folder, length in zip(folders, (20, 12, 20), strict=True):
-        SentenceEncoder.from_pretrained(tiny_bert, max_length=20).save(folder)
+        encoder = SentenceEncoder.from_pretrained(tiny_bert)
+        encoder.max_length = 20
+        encoder.save(folder)
         if file == "sentence_bert_config.json":
             (folder / "sentence_encoder.json").unlink()
         content = json.loads((folder / file).read_text())
