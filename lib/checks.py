@@ -41,10 +41,8 @@ def refusal(error: OSError) -> str:
     """One sentence for a file that the system does not let us read or write: which, why, and what to do."""
     if not error.filename:
         return f"{' '.join(str(error).split())[:400]}: check the file, the disk or the network."
-    return (
-        f"{error.filename} cannot be read or written ({error.strerror}): check the path, its permissions and the space on "
-        "the disk."
-    )
+    what = f"{error.filename} cannot be read or written ({error.strerror})"
+    return f"{what}: check the path, its permissions and the space on the disk."
 
 
 @cache
@@ -103,11 +101,7 @@ class Checked:
 
 
 def check_types(instance: Any) -> None:
-    """`fit` every field of a dataclass to its annotation.
-
-    Raises:
-        ConfigError: names the field, what was given and what is expected.
-    """
+    """`fit` every field of a dataclass to its annotation; raises ConfigError with the name of the field."""
     hints = get_type_hints(type(instance), include_extras=True)
     for field in fields(instance):
         object.__setattr__(instance, field.name, fit(field.name, hints[field.name], getattr(instance, field.name)))
@@ -139,10 +133,8 @@ def check_seeds(
     """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among the seeds
     and others."""
     check_range("the number of seeds", len(seeds), 1)
-    if both := sorted({*choice} & {*seeds, *others}):
-        raise ConfigError(
-            f"{parameter} {both[0]} is one of seeds: what is chosen is chosen on sentences that no table uses."
-        )
+    for seed in sorted({*choice} & {*seeds, *others}):
+        raise ConfigError(f"{parameter} {seed} is one of seeds: choose on sentences that no table uses.")
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:

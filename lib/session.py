@@ -43,10 +43,8 @@ def environment() -> dict[str, Any]:
 
 @functools.cache
 def git_commit() -> str:
-    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git.
-
-    As it was when this process first asked: what is committed later is not the code that runs here.
-    """
+    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git. As it was
+    when this process first asked: what is committed later is not the code that runs here."""
     git, options = ["git", "-C", str(paths.root())], {"text": True, "stderr": subprocess.DEVNULL}
     try:
         commit = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD"], **options).strip()

@@ -37,6 +37,10 @@ OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.En
 STEPS = {"Transformer": "config.json", "Pooling": "1_Pooling/config.json", "Dense": "2_Dense/config.json"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
+PICKLED = (
+    "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
+    "and `save_pretrained` it as safetensors"
+)
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -84,7 +88,7 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
     foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
     is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
     problems = {
-        paths.PICKLED: paths.is_pickled(folder) or is_without,
+        PICKLED: (any(folder.glob("pytorch_model*.bin")) and not any(folder.glob("*.safetensors"))) or is_without,
         f"cannot be loaded: {foreign}": foreign,
         "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
         "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
@@ -258,9 +262,9 @@ def save_whole(write: Callable[[Path], object], folder: str | os.PathLike) -> Pa
 
     Raises:
         EncoderError: the folder exists.
-        DataError: it lies in a finished run, or cannot be written.
+        DataError: it cannot be written.
     """
-    folder = paths.check_no_run_around(paths.expanded(folder))
+    folder = paths.expanded(folder)
     if os.path.lexists(folder):
         raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")
     with paths.whole_folder(folder) as path:
