@@ -21,7 +21,7 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -56,7 +56,6 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
     group = processes()
     if group.is_main_process:
-        warn_if_slow(config)
         _check_place(stored.folder)
     waiting = f"another process is at work on run {stored.id}: waiting for it."
     with paths.locked(working, waiting=waiting) if group.is_main_process else nullcontext():
