@@ -10,7 +10,6 @@ import platform
 import subprocess
 import warnings
 from contextlib import suppress
-from typing import Any
 
 from lib import paths
 
@@ -34,11 +33,6 @@ def quiet() -> None:
 def versions() -> dict[str, str]:
     """Python and package versions, as they go into every run's provenance."""
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in REPORTED}
-
-
-def environment() -> dict[str, Any]:
-    """Device, commit and versions, for provenance files."""
-    return {"device": device_name(), "commit": git_commit(), "versions": versions()}
 
 
 @functools.cache
