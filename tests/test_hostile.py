@@ -88,13 +88,6 @@ def test_a_parameters_cell_runs_nothing(tmp_path, monkeypatch, cell, words):
 START = Path(__file__).parents[1] / "notebooks" / "0_start_here.ipynb"
 
 
-def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
-    monkeypatch.delenv("CSE_FIGURES")
-    one, other = jobs.single(START), jobs.single(START, assignments=["seed=3"])
-    drawn = paths.runs() / "figures" / "demo"
-    assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
-
-
 def test_a_kernel_that_does_not_start_fails_its_notebook_alone(tmp_path, monkeypatch, capsys):
     def dead(*arguments, **options):
         raise RuntimeError("Kernel died before replying to kernel_info")

@@ -41,17 +41,13 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Raises ConfigError when the run is older than this code, which does not know one of its parameters."""
-        return RunConfig.from_parameters(self._stored_config)
-
-    @cached_property
-    def _stored_config(self) -> dict[str, Any]:
-        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
+        return RunConfig.from_parameters(yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8")))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
-        """method, backbone, profile and seed; also of a run whose parameters this code no longer knows."""
-        backbone = self.provenance.get("backbone") or encoder_name(self._stored_config["backbone"])
-        return {name: self._stored_config[name] for name in ("method", "profile", "seed")} | {"backbone": backbone}
+        """method, backbone and seed."""
+        backbone = self.provenance.get("backbone") or encoder_name(self.config.backbone)
+        return {"method": self.config.method, "backbone": backbone, "seed": self.config.seed}
 
     @cached_property
     def metrics(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def config(tiny_bert, corpus_file):
     return RunConfig(**values, max_steps=3, eval_every=2, max_length=16)
 
 
-def test_a_run_is_trained_once_and_found_again(config, monkeypatch, sentences):
+def test_a_run_is_trained_once_and_found_again(config, sentences):
     first = runs.run(config)
     files = {"config.yaml", "metrics.json", "provenance.json", "history.csv", "encoder"}
     assert {path.name for path in first.folder.iterdir()} == files
@@ -35,26 +35,14 @@ def test_a_run_is_trained_once_and_found_again(config, monkeypatch, sentences):
     (first.folder / ".seal").write_text("of older code")
     left = paths.runs() / ".unfinished" / first.id
     left.mkdir()
-    monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("trained again"))
-    monkeypatch.setattr("psutil.virtual_memory", lambda: pytest.fail("a finished run needs no memory"))
-    again = runs.run(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "train", lambda *a, **k: pytest.fail("trained again"))
+        patch.setattr("psutil.virtual_memory", lambda: pytest.fail("a finished run needs no memory"))
+        again = runs.run(config)
     assert again.folder == first.folder and not left.exists()
     np.testing.assert_array_equal(again.encoder().encode(sentences[:3]), first.encoder().encode(sentences[:3]))
-
-
-def test_the_name_follows_content_not_place(config, tmp_path, sentences):
-    name = runs.prepare(config).id
-    moved = tmp_path / "elsewhere.txt"
-    moved.write_text("\n".join(sentences) + "\n")
-    assert runs.prepare(config.replace(corpus=str(moved), profile="small")).id == name
-    moved.write_text("\n".join(sentences[::-1]) + "\n")
-    assert runs.prepare(config.replace(corpus=str(moved))).id != name
-
-
-def test_a_damaged_run_folder_is_trained_again(config):
-    finished = runs.run(config)
-    (finished.folder / "metrics.json").unlink()
-    assert runs.run(config).metrics == finished.metrics
+    (first.folder / "metrics.json").unlink()  # a damaged folder is trained again
+    assert runs.run(config).metrics == first.metrics
 
 
 @pytest.mark.process
@@ -151,7 +139,6 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
     (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | change))
     older = runs.Run(finished.folder)
     assert older.results("sts", None).value.tolist() == [50.0]
-    assert older.labels["method"] == change.get("method", "simcse")
     assert older.encoder().dimension == 32
     with pytest.raises(ConfigError, match=words):
         older.config  # noqa: B018
