@@ -94,17 +94,12 @@ class Parameters(dict[str, Any]):
 
 
 class Checked:
-    """Base of a dataclass whose values are checked when one is made."""
+    """Base of a dataclass whose fields are `fit` to their annotations when one is made; raises ConfigError with a field's name."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-
-
-def check_types(instance: Any) -> None:
-    """`fit` every field of a dataclass to its annotation; raises ConfigError with the name of the field."""
-    hints = get_type_hints(type(instance), include_extras=True)
-    for field in fields(instance):
-        object.__setattr__(instance, field.name, fit(field.name, hints[field.name], getattr(instance, field.name)))
+        hints = get_type_hints(type(self), include_extras=True)
+        for field in fields(self):
+            object.__setattr__(self, field.name, fit(field.name, hints[field.name], getattr(self, field.name)))
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:

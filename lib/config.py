@@ -19,7 +19,7 @@ from lib.methods import MethodSpec, Needs
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(checks.Checked):
     """One training run. Defaults are the demo profile; `params/*/*.yaml` hold the others."""
 
     profile: Literal[paths.PROFILES] = "demo"  # where results are filed, and how tables are labelled
@@ -49,7 +49,7 @@ class RunConfig:
     trace_until: Count = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
 
     def __post_init__(self) -> None:
-        checks.check_types(self)
+        super().__post_init__()
         augment.parse(self.augmentation)
         # the full set of arguments, so that a default that is written out is the same run
         parts = self.spec.arguments(self.method_arguments)
