@@ -41,10 +41,8 @@ def refusal(error: OSError) -> str:
     """One sentence for a file that the system does not let us read or write: which, why, and what to do."""
     if not error.filename:
         return f"{' '.join(str(error).split())[:400]}: check the file, the disk or the network."
-    return (
-        f"{error.filename} cannot be read or written ({error.strerror}): check the path, its permissions and the space on "
-        "the disk."
-    )
+    what = f"{error.filename} cannot be read or written ({error.strerror})"
+    return f"{what}: check the path, its permissions and the space on the disk."
 
 
 @cache
@@ -96,21 +94,12 @@ class Parameters(dict[str, Any]):
 
 
 class Checked:
-    """Base of a dataclass whose values are checked when one is made."""
+    """Base of a dataclass whose fields are `fit` to their annotations when one is made; raises ConfigError with a field's name."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-
-
-def check_types(instance: Any) -> None:
-    """`fit` every field of a dataclass to its annotation.
-
-    Raises:
-        ConfigError: names the field, what was given and what is expected.
-    """
-    hints = get_type_hints(type(instance), include_extras=True)
-    for field in fields(instance):
-        object.__setattr__(instance, field.name, fit(field.name, hints[field.name], getattr(instance, field.name)))
+        hints = get_type_hints(type(self), include_extras=True)
+        for field in fields(self):
+            object.__setattr__(self, field.name, fit(field.name, hints[field.name], getattr(self, field.name)))
 
 
 def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
@@ -139,10 +128,8 @@ def check_seeds(
     """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among the seeds
     and others."""
     check_range("the number of seeds", len(seeds), 1)
-    if both := sorted({*choice} & {*seeds, *others}):
-        raise ConfigError(
-            f"{parameter} {both[0]} is one of seeds: what is chosen is chosen on sentences that no table uses."
-        )
+    for seed in sorted({*choice} & {*seeds, *others}):
+        raise ConfigError(f"{parameter} {seed} is one of seeds: choose on sentences that no table uses.")
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:

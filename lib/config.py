@@ -11,25 +11,15 @@ from typing import Annotated, Any, Literal
 
 from annotated_types import Interval
 
-from lib import paths
-from lib.checks import (
-    Count,
-    NonNegative,
-    PositiveCount,
-    Probability,
-    check_choice,
-    check_known,
-    check_range,
-    check_types,
-    fit,
-)
+from lib import checks, paths
+from lib.checks import Count, NonNegative, PositiveCount, Probability
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
 from lib.encoders.pooling import POOLINGS
 from lib.methods import MethodSpec, Needs
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(checks.Checked):
     """One training run. Defaults are the demo profile; `params/*/*.yaml` hold the others."""
 
     profile: Literal[paths.PROFILES] = "demo"  # where results are filed, and how tables are labelled
@@ -59,7 +49,7 @@ class RunConfig:
     trace_until: Count = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         augment.parse(self.augmentation)
         # the full set of arguments, so that a default that is written out is the same run
         parts = self.spec.arguments(self.method_arguments)
@@ -100,65 +90,46 @@ class RunConfig:
     def from_parameters(cls, parameters: Mapping[str, Any], *, others: Iterable[str] = ()) -> RunConfig:
         """From flat names: the fields above and the arguments of the method side by side.
 
-        Args:
-            others: names that the caller knows and a run does not read, for example the sweeps of a notebook.
+        others: names that the caller knows and a run does not read, for example the sweeps of a notebook.
 
         Raises:
             ConfigError: unknown name or wrong value.
         """
-        run_names = {f.name for f in fields(cls)}
-        arguments = set(MethodSpec.parse(fit("method", str, parameters.get("method", cls.method))).argument_names())
-        check_known(parameters, run_names | arguments | set(others), "parameter")
+        method = checks.fit("method", str, parameters.get("method", cls.method))
+        run_names, arguments = {f.name for f in fields(cls)}, {*MethodSpec.parse(method).argument_names()}
+        checks.check_known(parameters, run_names | arguments | {*others}, "parameter")
         given = {k: v for k, v in parameters.items() if k in run_names}
-        nested = fit("method_arguments", dict, given.pop("method_arguments", {})) | {
-            k: v for k, v in parameters.items() if k in arguments
-        }
-        return cls(**given, method_arguments=nested)
+        nested = checks.fit("method_arguments", dict, given.pop("method_arguments", {}))
+        return cls(**given, method_arguments=nested | {k: v for k, v in parameters.items() if k in arguments})
 
     def data_folder(self) -> Path:
         """See lib.paths.data_dir."""
         return paths.data_dir(self.data_dir)
 
     def whole_corpus(self, *kinds: str) -> Corpus:
-        """The corpus of which the run draws its rows.
-
-        Raises:
-            ConfigError: it is none of these kinds (see `Corpus.kind`), if any are given.
-        """
+        """The corpus of which the run draws its rows. Raises ConfigError where it is none of `kinds`, see `Corpus.kind`."""
         corpus = load_corpus(self.corpus, self.data_folder())
-        check_choice(f"the kind of corpus in {self.corpus}", corpus.kind, kinds or (corpus.kind,))
+        checks.check_choice(f"the kind of corpus in {self.corpus}", corpus.kind, kinds or (corpus.kind,))
         return corpus
 
     def dev_pairs(self) -> STSTask:
-        """The pairs that choose the checkpoint.
-
-        Raises:
-            ConfigError: there are none.
-        """
-        check_choice("dev_task", self.dev_task, ("demo", "STS-B"))
+        """The pairs that choose the checkpoint. Raises ConfigError where there are none."""
+        checks.check_choice("dev_task", self.dev_task, ("demo", "STS-B"))
         return load_sts(self.data_folder(), self.dev_task, "dev")
 
     def few_shot(self, size: int) -> RunConfig:
-        """The same run on another number of sentences, for as many steps: fewer are seen more often.
-
-        Raises:
-            ConfigError: a size below 1.
-        """
+        """The same run on another number of sentences (at least 1), for as many steps: fewer are seen more often."""
         if size == self.corpus_size:
             return self
-        check_range("few_shot_sizes", size, 1)
+        checks.check_range("few_shot_sizes", size, 1)
         steps = self.epochs * ceil((self.corpus_size or len(self.whole_corpus())) / self.batch_size)
         return self.replace(corpus_size=size, epochs=ceil(steps / ceil(size / self.batch_size)), max_steps=steps)
 
     def with_sentences(self, size: int) -> RunConfig:
-        """The same run on another number of sentences, with at least four dev evaluations.
-
-        Raises:
-            ConfigError: a size below 1.
-        """
+        """The same run on another number of sentences (at least 1), with at least four dev evaluations."""
         if size == self.corpus_size:
             return self
-        check_range("few_shot_sizes", size, 1)
+        checks.check_range("few_shot_sizes", size, 1)
         steps = self.epochs * size // self.batch_size
         return self.replace(corpus_size=size, eval_every=max(1, min(self.eval_every, steps // 4)))
 

@@ -29,8 +29,7 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
 
     Args:
         namespace: the notebook's `globals()`.
-        further: a file of params/ with the values of the settings that the notebook does not show; what papermill sets, or
-            a line `name: type = value` of the notebook, replaces one.
+        further: a file of params/ with the settings that the notebook does not show; what papermill sets replaces one.
 
     Raises:
         ConfigError: a value has another type, or papermill set a name that nobody declares.
@@ -114,19 +113,10 @@ def _live() -> bool:
 
 
 def knob(**choices: Sequence[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator that shows what a function returns, in JupyterLab with a control for each of its arguments; it is drawn anew
-    when one moves. The function gives a figure or a table, or shows something itself (`hover_map`) and returns None; every
-    argument has a default.
+    """Decorator that shows the figure or table that a function returns (or None, where it shows something itself), in
+    JupyterLab with a control for each of its arguments. Headless the same cell shows it once, for their defaults.
 
-    Headless (papermill, nbconvert, nbval) the same cell shows the same thing once, for the defaults, which are also where
-    the controls start.
-
-    Args:
-        choices: argument -> the values to choose from, its default among them: a slider, for texts a list to choose from.
-            An argument without choices is a text.
-
-    Raises:
-        ConfigError: choices for an argument that the function has not.
+    choices: argument -> the values to choose from, its default among them; an argument without choices is a text.
     """
 
     def shown(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,12 +126,19 @@ def knob(**choices: Sequence[Any]) -> Callable[[Callable[..., Any]], Callable[..
         def show(**values: Any) -> None:
             _display(draw(**values))
 
-        if _live():
-            import ipywidgets
-
-            ipywidgets.interact(show, **{name: _control(start, choices.get(name)) for name, start in starts.items()})
-        else:
+        if not _live():
             show(**starts)
+            return draw
+        import ipywidgets
+
+        how = {"continuous_update": False, "style": {"description_width": "initial"}}  # names are not cut off
+        controls = {
+            name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **how)
+            if name in choices
+            else ipywidgets.Text(start, layout={"width": "90%"}, **how)
+            for name, start in starts.items()
+        }
+        ipywidgets.interact(show, **controls)
         return draw
 
     return shown
@@ -158,17 +155,6 @@ def _display(shown: Any) -> None:
         display(shown)
 
 
-def _control(start: Any, choices: Sequence[Any] | None) -> Any:
-    import ipywidgets
-
-    style = {"description_width": "initial"}  # names are not cut off
-    if choices is None:
-        return ipywidgets.Text(start, continuous_update=False, style=style, layout=ipywidgets.Layout(width="90%"))
-    if isinstance(start, str):
-        return ipywidgets.Dropdown(options=list(choices), value=start, style=style)
-    return ipywidgets.SelectionSlider(options=list(choices), value=start, continuous_update=False, style=style)
-
-
 def hover_map(figure: Figure, points: pd.DataFrame) -> None:
     """Show a map of texts, in JupyterLab (which brings Vega-Lite) as one that names the text under the pointer and zooms.
 
@@ -182,17 +168,14 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
     from IPython.display import display
 
     plt.close(figure)
+    encoding = {name: {"field": name, "type": "quantitative", "axis": None} for name in ("x", "y")}
+    encoding |= {"color": {"field": "label", "scale": {"scheme": "tableau20"}}}
+    encoding |= {"column": {"field": "encoder", "title": None}}
     chart = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": json.loads(points.to_json(orient="records"))},
         "mark": {"type": "circle", "tooltip": {"content": "data"}},
-        "encoding": {
-            "x": {"field": "x", "type": "quantitative", "axis": None},
-            "y": {"field": "y", "type": "quantitative", "axis": None},
-            "color": {"field": "label", "scale": {"scheme": "tableau20"}},
-            "column": {"field": "encoder", "title": None},
-            "size": {"condition": {"test": "datum.rank", "value": 160}, "value": 25},
-        },
+        "encoding": encoding | {"size": {"condition": {"test": "datum.rank", "value": 160}, "value": 25}},
         "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
         "resolve": {"scale": {"x": "independent", "y": "independent"}},
     }

@@ -18,10 +18,6 @@ from filelock import FileLock, Timeout
 from lib.checks import DataError, refusal
 
 PROBE = 2**20  # bytes that a disk must still take
-PICKLED = (
-    "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
-    "and `save_pretrained` it as safetensors"
-)
 PROFILES = ("demo", "small", "paper")  # folders of the run store
 
 
@@ -62,26 +58,17 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     Raises:
         DataError: the folder was named (argument or variable) and does not exist.
     """
-    if str(given):
-        path = expanded(given)
-        for folder in (Path.cwd() / path, root() / path):
-            if os.path.isdir(folder):
-                return folder.resolve()
-        raise DataError(
-            f"data_dir {str(given)!r} is not a folder, neither here nor in {root()}: give an existing folder, or an empty "
-            "data_dir for CSE_DATA or data/ in the repository."
-        )
-    path = _override("CSE_DATA", root() / "data")
-    if os.environ.get("CSE_DATA") and not os.path.isdir(path):
-        raise DataError(f"CSE_DATA names {path}, which is not a folder: correct or unset the variable.")
-    return path
+    if not str(given) and not os.environ.get("CSE_DATA"):
+        return root() / "data"
+    places = [Path.cwd() / expanded(given), root() / expanded(given)] if str(given) else [_override("CSE_DATA", root())]
+    for folder in filter(os.path.isdir, places):
+        return folder.resolve()
+    name = f"data_dir {str(given)!r}" if str(given) else f"CSE_DATA names {places[0]}, which"
+    raise DataError(f"{name} is not a folder: give an existing one, or none for data/ in {root()}.")
 
 
 def model_folder(name: str) -> Path:
-    """Where the files of a loaded model are: the folder of that name, or the hub's cache for a name of the hub.
-
-    The folder in the hub's cache has the model's commit for a name and holds what was fetched so far.
-    """
+    """Where the files of a loaded model are: the folder of that name, or the one in the hub's cache, named by its commit."""
     from huggingface_hub import try_to_load_from_cache
 
     folder = expanded(name)
@@ -90,11 +77,7 @@ def model_folder(name: str) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        DataError: the file cannot be read or is no JSON; it is named.
-    """
+    """What a JSON file holds; raises DataError with its name where it cannot be read or is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
@@ -103,22 +86,9 @@ def read_json(path: Path) -> Any:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
 
 
-def check_no_run_around(folder: Path) -> Path:
-    """The place that is to be written. Raises DataError where it lies in a finished run."""
-    for place in Path(os.path.realpath(folder)).parents:
-        if all((place / name).is_file() for name in ("config.yaml", "metrics.json")):
-            raise DataError(f"{folder} lies in the finished run {place}, which stays as it is: choose another place.")
-    return folder
-
-
 def foreign_shard(folder: Path) -> str:
-    """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere.
-
-    The list of a model whose weights lie in several files may do that, and its configuration.
-
-    Raises:
-        DataError: one of these files is no JSON.
-    """
+    """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere. The list of a
+    model whose weights lie in several files may do that, and its configuration. Raises DataError where one is no JSON."""
     index, config = folder / "model.safetensors.index.json", folder / "config.json"
     if config.is_file() and read_json(config).get("transformers_weights") is not None:
         return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
@@ -127,11 +97,6 @@ def foreign_shard(folder: Path) -> str:
             if Path(name).name != name or not name.endswith(".safetensors"):
                 return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
     return ""
-
-
-def is_pickled(folder: Path) -> bool:
-    """Whether the weights of a model are there as a pickle alone, which could run code and is not read."""
-    return bool(list(folder.glob("pytorch_model*.bin"))) and not list(folder.glob("*.safetensors"))
 
 
 @contextmanager
@@ -148,11 +113,7 @@ def _refusals(path: Path) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Write into the folder, or where it would be made, and leave nothing there.
-
-    Raises:
-        DataError: that cannot be done: a full disk, a file in the way, no permission.
-    """
+    """Write into the folder, or where it would be made, and leave nothing there. Raises DataError where that fails."""
     place = next(place for place in (folder, *folder.parents) if os.path.lexists(place))
     with _refusals(place), tempfile.TemporaryFile(dir=place) as file:
         file.write(bytes(PROBE))
@@ -175,36 +136,27 @@ def _beside(path: Path) -> Iterator[Path]:
 def _to_disk(path: Path) -> None:
     """What a file or the list of a folder holds survives a power cut."""
     handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    os.fsync(handle)
+    os.close(handle)
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """An empty folder to write into, which takes the place of `folder` when the block ends without an error.
-
-    So `folder` is there whole or not at all, and what was there before stays if something goes wrong.
+    """An empty folder to write into, which takes the place of `folder` when the block ends without an error: whole or not
+    at all.
 
     Raises:
         DataError: it cannot be written: a full disk, a file in its place, no permission.
     """
     with _beside(folder) as place:
-        if os.path.lexists(folder) and not folder.is_dir():
-            raise DataError(f"{folder} is no folder: move it, or choose another place.")
-        new, old = place / "new", place / "old"
+        new = place / "new"
         new.mkdir()
         yield new
         for path in [*new.rglob("*"), new]:
             _to_disk(path)
-        try:
-            if folder.exists():  # a folder does not replace one that holds something
-                os.replace(folder, old)
-            os.replace(new, folder)
-        finally:
-            if old.exists() and not folder.exists():
-                os.replace(old, folder)
+        if folder.is_dir():  # a folder does not replace one that holds something
+            os.replace(folder, place / "old")
+        os.replace(new, folder)
 
 
 @contextmanager
@@ -225,11 +177,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 def locked(path: Path, *, waiting: str = "") -> Iterator[None]:
     """One process at a time is in such a block for a path; what a killed one left beside it is swept.
 
-    Args:
-        waiting: what is said when another process is in it.
-
-    Raises:
-        DataError: nothing can be written there.
+    waiting: what is said when another process is in it. Raises DataError where nothing can be written.
     """
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place)

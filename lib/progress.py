@@ -27,18 +27,11 @@ class _Lines(_Bar):
             print(f"{self.desc} {self.n}/{self.total}{values}  about {time} left", file=sys.stderr, flush=True)
 
 
-def is_wanted() -> bool:
-    """Whether progress is shown at all: not with the environment variable CSE_PROGRESS=off."""
-    return os.environ.get("CSE_PROGRESS") != "off"
-
-
 def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, seconds: float = 10.0) -> tqdm:
-    """A counter with `update(n, **values)` and `close()`, also for `with`.
+    """A counter of `total` with `update(n, **values)` and `close()`, also for `with`; the environment variable
+    CSE_PROGRESS=off shows none.
 
     Args:
-        total: amount of work.
-        label: what is counted.
-        enabled: False shows nothing.
         initial: work that an earlier process did.
         seconds: shortest time between two lines where no bar can be drawn.
     """
@@ -47,7 +40,7 @@ def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, 
         "desc": label,
         "initial": initial,
         "leave": False,
-        "disable": not (enabled and is_wanted()),
+        "disable": not enabled or os.environ.get("CSE_PROGRESS") == "off",
         "position": 0,  # a counter inside another one takes its line: JupyterLab has no line above
     }
     if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it

@@ -10,7 +10,6 @@ import platform
 import subprocess
 import warnings
 from contextlib import suppress
-from typing import Any
 
 from lib import paths
 
@@ -36,17 +35,10 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in REPORTED}
 
 
-def environment() -> dict[str, Any]:
-    """Device, commit and versions, for provenance files."""
-    return {"device": device_name(), "commit": git_commit(), "versions": versions()}
-
-
 @functools.cache
 def git_commit() -> str:
-    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git.
-
-    As it was when this process first asked: what is committed later is not the code that runs here.
-    """
+    """Short commit of the repository, with '+' when the files of `lib` differ from it; 'unknown' outside git. As it was
+    when this process first asked: what is committed later is not the code that runs here."""
     git, options = ["git", "-C", str(paths.root())], {"text": True, "stderr": subprocess.DEVNULL}
     try:
         commit = subprocess.check_output([*git, "rev-parse", "--short=12", "HEAD"], **options).strip()

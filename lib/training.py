@@ -55,9 +55,9 @@ class Progress:
 
 @dataclass
 class Trained:
-    """What training leaves behind: the method carries the chosen weights."""
+    """What training leaves behind: the method carries the chosen weights. history: a row per step with step, loss, every
+    term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity."""
 
-    # per step: step, loss, every term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity
     history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
     progress: Progress
@@ -75,25 +75,26 @@ def train(
     checkpoint: Path | None = None,
     label: str = "",
 ) -> Trained:
-    """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
-    last one if the method needs that (`keeps_last`).
+    """Train `method` in place, on the device of this process, and leave it with the weights of the best dev step (strictly
+    better replaces), or of the last one if the method needs that (`keeps_last`).
 
     The order of the rows depends on the seed alone; a batch is `config.batch_size` rows over all processes, the last
     partial batch of an epoch is kept (with W processes, its rows beyond a multiple of W are left out).
 
     Args:
-        method: on CPU; moved to the device of this process.
-        corpus: token ids.
         dev: pairs for the choice of the checkpoint and for alignment and uniformity; None keeps the last step.
         checkpoint: file for exact resume, written about once a minute, read when it exists.
         label: of the progress bar; empty: none is shown.
 
     Raises:
-        NumericError: a loss term or the gradient norm is not finite.
-        ConfigError: batch_size does not fit the corpus or the number of processes, or the checkpoint is another run's.
+        NumericError: a loss term, the gradient norm or the dev score is not finite.
+        ConfigError: the number of processes does not divide batch_size, or the checkpoint cannot be resumed here.
     """
     accelerator = Accelerator(mixed_precision="no")  # precision is the encoder's, whatever `accelerate config` says
-    steps_per_epoch, steps = _steps(len(corpus), config, accelerator.num_processes)
+    if config.batch_size % accelerator.num_processes:
+        raise ConfigError(f"batch_size {config.batch_size} cannot be shared by {accelerator.num_processes} processes.")
+    steps_per_epoch = -(-len(corpus) // config.batch_size)
+    steps = min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
     method.to(accelerator.device)
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
@@ -151,16 +152,6 @@ def train(
     return Trained(pd.DataFrame(state.rows), metrics, state)
 
 
-def _steps(rows: int, config: RunConfig, processes: int) -> tuple[int, int]:
-    """(steps of an epoch, steps in all)."""
-    if rows < config.batch_size:
-        raise ConfigError(f"the corpus has {rows} rows, less than one batch of {config.batch_size}: lower batch_size.")
-    if config.batch_size % processes:
-        raise ConfigError(f"batch_size {config.batch_size} cannot be divided among {processes} processes.")
-    steps_per_epoch = -(-rows // config.batch_size)
-    return steps_per_epoch, min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
-
-
 def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[torch.optim.Optimizer, Any]:
     """AdamW and its schedule."""
     optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
@@ -170,10 +161,8 @@ def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[torch.opt
 
 
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:
-    """All rows in the order of this epoch [n], a function of the seed alone.
-
-    With groups_lengths, every LENGTH_GROUP batches are sorted by length, and the batches then shuffled.
-    """
+    """All rows in the order of this epoch [n], a function of the seed alone. With groups_lengths, every LENGTH_GROUP
+    batches are sorted by length, and the batches then shuffled."""
     random = np.random.default_rng([config.seed, epoch])
     order = random.permutation(len(corpus))
     if groups_lengths:
@@ -257,9 +246,9 @@ class _Checkpoint:
             self.seconds = self.saved - before
 
     def save(self, state: Progress, best: dict[str, Tensor]) -> None:
-        present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        random_states = {device: RANDOM[device].get_rng_state() for device, is_there in present.items() if is_there}
-        content = {"progress": vars(state), "best": best, "device": self.accelerator.device.type}
+        device = self.accelerator.device.type
+        random_states = {name: RANDOM[name].get_rng_state() for name in {"cpu", device}}
+        content = {"progress": vars(state), "best": best, "device": device}
         content["random"] = gather_object([random_states])  # of all processes
         if self.accelerator.is_main_process:
             with whole_file(self.path) as new:
@@ -267,12 +256,8 @@ class _Checkpoint:
         self.accelerator.wait_for_everyone()
 
     def load(self) -> tuple[Progress, dict[str, Tensor]]:
-        """Progress and best weights; method, optimizer, scheduler and random state are set.
-
-        Raises:
-            ConfigError: the file is damaged, or was written by another number of processes, on another device or by
-                another version of this code.
-        """
+        """Progress and best weights; method, optimizer, scheduler and random state are set. Raises ConfigError where the file
+        is damaged, of another version of this code, or written by another number of processes or on another device."""
         present = self.accelerator.num_processes, self.accelerator.device.type
         try:
             sweep(self.path)
@@ -284,13 +269,9 @@ class _Checkpoint:
                 for device, random_state in content["random"][self.accelerator.process_index].items():
                     RANDOM[device].set_rng_state(random_state)
         except Exception as error:  # no torch file, one that was cut, or one of another version of this code
-            raise ConfigError(
-                f"{self.path} is damaged, or of another version of this code ({type(error).__name__}): delete it, and training "
-                "begins anew."
-            ) from error
+            why = f"is damaged, or of another version of this code ({type(error).__name__})"
+            raise ConfigError(f"{self.path} {why}: delete it, and training begins anew.") from error
         if written != present:
-            raise ConfigError(
-                f"{self.path} was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}: "
-                "resume as it was started, or delete the file."
-            )
+            why = f"was written by {written[0]} process(es) on {written[1]}, this is {present[0]} on {present[1]}"
+            raise ConfigError(f"{self.path} {why}: resume as it was started, or delete the file.")
         return state, dict(content["best"])

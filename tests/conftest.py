@@ -15,6 +15,7 @@ if not os.environ.get("CSE_TEST_GPU"):
 
 import pytest
 
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 WORDS = (
     "a the man woman dog cat child plays runs eats sleeps is was not in on under park house street red blue small "
     "large quickly slowly happy sad two three city river music guitar market opens closes new old rain snow sun"
@@ -68,14 +69,7 @@ def tiny_bert(tmp_path_factory) -> Path:
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", '"', ".", "this", "sentence", "means", *WORDS]
     tokenizer = BertTokenizerFast(vocab={word: i for i, word in enumerate(vocabulary)})
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
+    config = BertConfig(vocab_size=len(vocabulary), max_position_embeddings=64, **SHAPE)
     BertForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -95,16 +89,8 @@ def tiny_roberta(tmp_path_factory) -> Path:
     trained.save_model(str(folder))
     tokenizer = RobertaTokenizerFast.from_pretrained(str(folder))
     torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=66,
-        pad_token_id=tokenizer.pad_token_id,
-        type_vocab_size=1,
-    )
+    special = {"pad_token_id": tokenizer.pad_token_id, "type_vocab_size": 1}
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=66, **special, **SHAPE)
     RobertaModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

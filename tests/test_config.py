@@ -29,30 +29,23 @@ def test_frozen():
     [
         ({"learning_rat": 1e-3}, "unknown parameter 'learning_rat': did you mean 'learning_rate'"),
         ({"temprature": 0.1}, "did you mean 'temperature'"),
-        ({"learning_rate": "1e-5"}, "write 1.0e-5"),
-        ({"learning_rate": "1e-5"}, "learning_rate must be float, not '1e-5'"),
+        ({"learning_rate": "1e-5"}, "learning_rate must be float, not '1e-5' .*write 1.0e-5"),
         ({"learning_rate": True}, "learning_rate must be float, not True\\.$"),
         ({"seed": True}, "seed must be int, not True\\.$"),
         ({"seed": 1.0}, "seed must be int, not 1.0\\.$"),
-        ({"seed": "1"}, "seed must be int, not '1'\\.$"),
-        ({"seed": None}, "seed must be int, not None\\.$"),
         ({"backbone": 7}, "backbone must be str, not 7 \\(put it in quotes\\)"),
         ({"method_arguments": {1: 2}}, "method_arguments must be .*, not {1: 2}"),
         ({"whole_words": 1, "method": "mlm"}, "whole_words must be bool, not 1\\.$"),
-        ({"batch_size": 1}, "batch_size must be at least 2"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
         ({"dropout": 1.0}, "dropout must be at least 0, at most 0.99"),
         ({"pooling": "max"}, "pooling 'max' is unknown: choose one of cls"),
         ({"method": "simsce"}, "method 'simsce' is unknown"),
-        ({"precision": "fp16"}, "precision 'fp16' is unknown"),
-        ({"temperature": 0.0}, "temperature must be above 0"),
         ({"projection": "maybe"}, "projection 'maybe' is unknown"),
         ({"augmentation": "crop(2)"}, "augmentation 'crop\\(2\\)' is unknown"),
         ({"method_arguments": {"tau": 1.0}}, "unknown argument of simcse 'tau'"),
         ({"temperature": float("nan")}, "temperature must be above 0"),
         ({"temperature": float("inf")}, "temperature must be above 0 and finite; got inf"),
         ({"seed": -1}, "seed must be at least 0, at most 2,147,483,648; got -1"),
-        ({"epochs": 10**12}, "epochs must be at least 1, at most 1,000,000; got 1e.12"),
         ({"method": "three_r(three_r(simcse)"}, "method .* is unknown"),
         ({"profile": "../../x"}, "profile '../../x' is unknown"),
     ],
@@ -100,11 +93,10 @@ def test_seeds_that_choose_are_none_of_those_that_are_reported():
     check_seeds([1, 2], [3])
     with pytest.raises(ConfigError, match="the number of seeds must be at least 1"):
         check_seeds([], [3])
-    with pytest.raises(ConfigError, match="ablation_seeds 2 is one of seeds: what is chosen"):
+    with pytest.raises(ConfigError, match="ablation_seeds 2 is one of seeds: choose on sentences"):
         check_seeds([1, 2], [3, 2], "ablation_seeds")
     with pytest.raises(ConfigError, match="ablation_seeds 5 is one of seeds"):
         check_seeds([1], [5], "ablation_seeds", others=[5])
-    check_seeds([1], [], "ablation_seeds", others=[5])
 
 
 def test_other_sizes_take_as_many_steps_or_whole_passes():
@@ -123,17 +115,11 @@ def test_fewer_sentences_still_have_four_dev_evaluations():
     assert config.with_sentences(1000) is config and config.with_sentences(10_000).eval_every == 25
     few = config.with_sentences(80)
     assert (few.corpus_size, few.eval_every, config.with_sentences(10).eval_every) == (80, 2, 1)
-    with pytest.raises(ConfigError, match="few_shot_sizes must be at least 1"):
-        config.with_sentences(0)
 
 
-def test_a_corpus_of_another_kind_is_refused():
+def test_a_corpus_of_another_kind_and_dev_pairs_that_are_not_there_are_refused():
     assert RunConfig(corpus="demo-triples").whole_corpus("pairs", "triples").kind == "triples"
     with pytest.raises(ConfigError, match="the kind of corpus in demo-triples 'triples' is unknown"):
         RunConfig(corpus="demo-triples").whole_corpus("sentences")
-
-
-def test_a_run_without_dev_pairs_has_none():
     with pytest.raises(ConfigError, match="dev_task 'none' is unknown"):
         RunConfig(dev_task="none").dev_pairs()
-    assert len(RunConfig().dev_pairs().gold)

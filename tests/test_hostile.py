@@ -21,10 +21,9 @@ from safetensors.torch import load_file, save_file
 
 from lib import command, paths, runs
 from lib.batch import execute, jobs
-from lib.batch.parameters import declared, read_assignment, read_file, read_text
+from lib.batch.parameters import declared, read_text
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.data import __main__ as data_command
 from lib.data import load_corpus, load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -48,33 +47,14 @@ def one_sentence(caught) -> str:
 
 YAML = {
     "seed: 1\nseed: 2": "a name stands twice: keep one of them",
-    "[]": "is not a mapping",
-    "seed: 2020-99-99": "not valid YAML",
     "seed: !!python/object/apply:os.system [ls]": "not valid YAML",
 }
 
 
 @pytest.mark.parametrize(("text", "words"), YAML.items(), ids=range(len(YAML)))
 def test_parameters_that_are_no_plain_mapping(text, words):
-    with pytest.raises(ConfigError, match=words.replace("*", r"\*")) as caught:
+    with pytest.raises(ConfigError, match=words):
         read_text(text, "-y")
-    one_sentence(caught)
-
-
-def test_nothing_and_comments_alone_are_no_parameters_and_a_text_is_taken_as_it_stands():
-    assert read_text("", "-y") == read_text("# later", "-y") == {}
-    values = read_text("{a: -1.5, b: 1.0e-5, c: 1_000, d: .inf, e: '012'}", "-y")
-    assert list(values.values()) == [-1.5, 1e-5, 1000, float("inf"), "012"]
-    for name in ("007", "my #1 file.txt", "a\nb", "null", "a: b", "", "it's"):
-        assert read_assignment({"a": str}, f"a={name}") == {"a": name}
-    assert read_assignment({"b": list[str]}, "b=[x] # y") == {"b": ["x"]}
-
-
-@pytest.mark.parametrize("name", ["missing.yaml", LONG])
-def test_a_parameter_file_that_cannot_be_read(tmp_path, name):
-    with pytest.raises(ConfigError, match="cannot be read or written") as caught:
-        read_file(tmp_path / name)
-    one_sentence(caught)
 
 
 # --- Notebooks that are given, and outputs ---
@@ -105,25 +85,7 @@ def test_a_parameters_cell_runs_nothing(tmp_path, monkeypatch, cell, words):
     assert not (tmp_path / "it ran").exists()
 
 
-def test_notebooks_that_are_none(tmp_path):
-    path = notebook(tmp_path / "n.ipynb")
-    for damage in ("", "[]", '{"cells": 3}'):
-        path.write_text(damage)
-        with pytest.raises(ConfigError, match="is not a Jupyter notebook"):
-            declared(path)
-    with pytest.raises(ConfigError, match="cannot be read or written") as caught:
-        declared(tmp_path / LONG)
-    one_sentence(caught)
-
-
 START = Path(__file__).parents[1] / "notebooks" / "0_start_here.ipynb"
-
-
-def test_other_parameters_draw_into_a_folder_of_their_own(monkeypatch):
-    monkeypatch.delenv("CSE_FIGURES")
-    one, other = jobs.single(START), jobs.single(START, assignments=["seed=3"])
-    drawn = paths.runs() / "figures" / "demo"
-    assert execute._figures(one) == drawn and execute._figures(other) == drawn / "0_start_here-seed=3"
 
 
 def test_a_kernel_that_does_not_start_fails_its_notebook_alone(tmp_path, monkeypatch, capsys):
@@ -154,29 +116,18 @@ def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkey
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (LONG, "no such file"),
         ("", "no such file"),
-        ("hub:", "'' is no name of the hub"),
         ("hub:../x:a", "is no name of the hub"),
         ("a.txt+STS99", "an STS task"),
-        ("link.txt", "no such file|Too many levels"),
         ("pipe.txt", "no such file"),
     ],
 )
 def test_a_corpus_that_is_not_there(tmp_path, spec, words):
     (tmp_path / "a.txt").write_text(LINES)
-    (tmp_path / "link.txt").symlink_to("link.txt")
     os.mkfifo(tmp_path / "pipe.txt")
     with pytest.raises(DataError, match=words) as caught:
         load_corpus(spec, tmp_path)
     one_sentence(caught)
-
-
-@pytest.mark.parametrize("name", ["my[1].txt", "a+STS12", "a,b.txt", "*.txt", "日本.txt"])
-def test_the_name_of_a_file_is_taken_as_it_is(tmp_path, name):
-    (tmp_path / name).write_text(LINES)
-    for spec in (name, str(tmp_path / name)):
-        assert len(load_corpus(spec, tmp_path)) == 40
 
 
 # --- Encoders ---
@@ -225,14 +176,9 @@ def reweigh(folder, pattern, change):
 
 DAMAGES = [
     ("config.json", {"num_attention_heads": 0}, "no loadable model"),
-    ("config.json", {"intermediate_size": 48}, r"do not belong together: encoder.layer.0.* has the shape \[64"),
-    ("config.json", {"model_type": "gpt2"}, "gpt2 models are not supported"),
     ("sentence_encoder.json", {"max_length": 2}, "its vectors are not finite, or the same"),
-    ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each text"),
     ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
-    ("ensemble.json", {}, "is an ensemble: name one of the encoders"),
     ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
-    (r"layer\.1\.output\.dense\.weight$", lambda x: x * float("nan"), "encoder.layer.1.output.dense.weight holds NaN"),
     (r"LayerNorm\.weight$", torch.zeros_like, "its vectors are not finite, or the same"),
     (r"layer\.0\.output\.dense\.weight$", lambda x: x[:16], r"do not belong together: .* has the shape \[16, 64\]"),
 ]
@@ -276,9 +222,8 @@ def test_a_vocabulary_that_does_not_fit_the_weights(tmp_path, tiny_bert):
     folder = shutil.copytree(tiny_bert, tmp_path / "bert")
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
     rewrite(folder, "tokenizer.json", {"model": model | {"vocab": model["vocab"] | {"dog": 500}}})
-    with pytest.raises(EncoderError, match="its tokenizer has 501 entries and its weights know") as caught:
+    with pytest.raises(EncoderError, match="its tokenizer has 501 entries and its weights know"):
         SentenceEncoder.from_pretrained(folder)
-    one_sentence(caught)
 
 
 def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
@@ -286,44 +231,21 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
     total = ensemble.EncoderSum([encoder])
     texts = ["the dog", "the cat"]
     for one in (encoder, total):
-        for form in ((text for text in texts), pd.Series(texts), np.array(texts), tuple(texts)):
+        for form in (pd.Series(texts), np.array(texts)):
             np.testing.assert_allclose(one.encode(form), one.encode(texts), atol=1e-6)
-        for wrong in ("a text", [1], [["a"]], [None]):
+        for wrong in ("a text", [1], [None]):
             with pytest.raises(TypeError, match="takes a list of strings"):
                 one.encode(wrong)
-
-
-def test_steps_without_effect_and_an_empty_prompt_are_read(tmp_path, tiny_bert):
-    expected = SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").encode(["the dog"])
-    folder, kind = shutil.copytree(tiny_bert, tmp_path / "bert"), "sentence_transformers.models."
-    steps = {"Transformer": "./", "Pooling": "./1_Pooling", "Dropout": "2_Dropout", "Normalize": "3_Normalize"}
-    listed = [{"type": kind + name, "path": path} for name, path in steps.items()]
-    rewrite(folder, "modules.json", json.dumps(listed))
-    rewrite(folder, "1_Pooling/config.json", {"pooling_mode_mean_tokens": True})
-    prompts = {"prompts": {"document": ""}, "default_prompt_name": "document"}
-    rewrite(folder, "config_sentence_transformers.json", prompts)
-    encoder = SentenceEncoder.from_pretrained(folder)
-    np.testing.assert_array_equal(encoder.encode(["the dog"], batch_tokens=np.int64(8)), expected)
 
 
 def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
     (tmp_path / "russian.txt").write_text("".join(f"слово {'аб'[i % 2] * (i + 1)} и ещё\n" for i in range(40)))
     config = RunConfig(corpus=str(tmp_path / "russian.txt"), backbone=str(tiny_bert), max_steps=1, batch_size=8)
-    for pooling in ("cls", "mask_prompt"):
-        with pytest.raises(DataError, match="80% of its tokens are unknown to the tokenizer"):
-            runs.run(config.replace(max_length=16, pooling=pooling))
+    with pytest.raises(DataError, match="80% of its tokens are unknown to the tokenizer"):
+        runs.run(config.replace(max_length=16))
 
 
-@pytest.mark.parametrize("name", ["", LONG, "user/" + "x" * 300, "nobody/no-such-model", "/dev/null", "file"])
-def test_a_backbone_that_is_no_folder(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(EncoderError, match="neither an existing folder|no loadable model") as caught:
-        SentenceEncoder.from_pretrained(name)
-    one_sentence(caught)
-
-
-MEANT = ["distill teacher", "tncse second_backbone", "tncse pooler_from", "diffcse generator", "simcse backbone"]
+MEANT = ["distill teacher", "tncse second_backbone", "diffcse generator", "simcse backbone"]
 
 
 @pytest.mark.parametrize("meant", MEANT)
@@ -334,23 +256,9 @@ def test_it_is_said_which_encoder_is_meant(tiny_bert, corpus_file, meant):
         runs.prepare(RunConfig.from_parameters(values | {argument: "nope/x/y"}))
 
 
-def test_a_run_and_an_ensemble_are_no_backbone(finished_run, saved_sum):
-    with pytest.raises(EncoderError, match="no loadable model and tokenizer in that folder"):
+def test_a_run_is_no_backbone(finished_run):
+    with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
         SentenceEncoder.from_pretrained(finished_run)
-    with pytest.raises(EncoderError, match="is an ensemble: name one of the encoders in its folder"):
-        SentenceEncoder.from_pretrained(saved_sum)
-
-
-def test_saving_an_encoder_deletes_no_file_of_the_users(tmp_path, tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    for folder, save in ((tmp_path / "one", encoder.save), (tmp_path / "sum", ensemble.EncoderSum([encoder]).save)):
-        save(folder)
-        (folder / "notes.txt").write_text("mine")
-        with pytest.raises(EncoderError, match="exists: choose another folder.*nothing was written"):
-            save(folder)
-        assert (folder / "notes.txt").read_text() == "mine" and not list(tmp_path.glob(".*"))
-    with pytest.raises(DataError, match="Not a directory|cannot be read or written"):
-        encoder.save(tmp_path / "one" / "config.json" / "below")
 
 
 def test_an_encoder_without_a_score_is_refused():
@@ -389,11 +297,10 @@ def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
 # --- Places that cannot be written, disks that are full, processes that are killed ---
 
 
-@pytest.mark.parametrize("place", ["file", "/proc/x", LONG, "loop"])
+@pytest.mark.parametrize("place", ["file", "/proc/x"])
 def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus_file, capsys, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("mine")
-    (tmp_path / "loop").symlink_to("loop")
     before = sorted(tmp_path.iterdir())
     monkeypatch.setenv("CSE_RUNS", place)
     (tmp_path / "p.yaml").write_text(f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 8\n")
@@ -410,20 +317,15 @@ def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tmp_path, monkeyp
     monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("it trains"))
     place = paths.runs() / "demo" / runs.prepare(config).id
     place.parent.mkdir(parents=True)
-    for make in (lambda: place.write_text("mine"), lambda: place.symlink_to(tmp_path / "gone")):
-        make()
-        with pytest.raises(DataError, match="is in the way of the run of this name: move it"):
-            runs.run(config)
-        assert os.path.lexists(place)
-        place.unlink()
+    place.write_text("mine")
+    with pytest.raises(DataError, match="is in the way of the run of this name: move it"):
+        runs.run(config)
+    place.unlink()
     place.mkdir()
     (place / "notes.txt").write_text("mine")
     with pytest.raises(DataError, match="notes.txt lies where a run is to be trained again: move it"):
         runs.run(config)
-    shutil.rmtree(place)
-    (paths.runs() / ".unfinished").write_text("a file")
-    with pytest.raises(DataError, match="cannot be read or written"):
-        runs.run(config)
+    assert (place / "notes.txt").read_text() == "mine"
 
 
 FULL = """
@@ -516,16 +418,7 @@ def test_how_a_command_ends(capfd, error, code, words):
     assert out == "" and err.startswith(words) and err.count("\n") == bool(words)
 
 
-@pytest.mark.parametrize("argv", ["check everything", "check --data-dir /no/such/folder"])
-def test_the_data_command_refuses_with_the_code_of_the_others(argv, capsys):
-    assert data_command.main(argv.split()) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-
-
 def test_a_named_file_that_a_method_does_not_need_must_be_there(tiny_bert, corpus_file):
     values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "batch_size": 8, "max_length": 16}
     with pytest.raises(DataError, match="nope does not exist"):
         runs.preflight(RunConfig.from_parameters(values | {"method": "three_r(simcse)", "words": "nope"}))
-    with pytest.raises(ConfigError, match="cannot be built here"):
-        runs.run(RunConfig.from_parameters(values | {"method": "micse", "ami_weight": 0.0, "queue_size": 2**31 - 1}))

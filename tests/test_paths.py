@@ -68,22 +68,6 @@ def test_a_path_is_there_whole_or_not_at_all(tmp_path, folder):
     assert content(path, folder).read_text() == "second" and list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "a").write_text("first")
-    replace = os.replace
-
-    def refused(source, target):
-        if os.path.basename(source) == "new":
-            raise PermissionError(13, "", str(source))
-        replace(source, target)
-
-    monkeypatch.setattr(os, "replace", refused)
-    with pytest.raises(DataError, match="run cannot be read or written"), paths.whole_folder(tmp_path / "run"):
-        pass
-    assert (tmp_path / "run" / "a").read_text() == "first" and len(list(tmp_path.iterdir())) == 1
-
-
 @pytest.mark.parametrize("library", [False, True])
 def test_a_full_disk_is_said_also_where_a_library_hides_it(tmp_path, monkeypatch, library):
     def full(*args, **kwargs):

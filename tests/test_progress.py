@@ -50,15 +50,8 @@ LINES = [f"train {n}/4  loss={1 / n:.3f}  about {2 * (4 - n)} s left" for n in (
         ({"seconds": 1.0}, ["train 2/4  loss=0.500  about 2 s left"]),  # none sooner than asked
         ({"seconds": 0.1}, []),  # quick work
         ({"seconds": 2.0, "steps": 1}, LINES[:1]),  # work that stops early adds none
-        (
-            {
-                "seconds": 2.0,
-                "steps": 1,
-                "total": 100,
-                "initial": 90,
-            },  # work of an earlier process is not in the estimate
-            ["train 91/100  loss=1.000  about 18 s left"],
-        ),
+        # work of an earlier process is not in the estimate
+        ({"seconds": 2.0, "steps": 1, "total": 100, "initial": 90}, ["train 91/100  loss=1.000  about 18 s left"]),
     ],
 )
 def test_lines_without_a_terminal(shown, options, lines):

@@ -136,14 +136,9 @@ def test_publishing_replaces_the_same_conditions_and_keeps_all_else(repository):
     known = json.loads((folder / "runs.json").read_text())
     assert set(known) == {"simcse-1", "simcse-2"} and known["simcse-1"]["settings"] == SETTINGS
     assert known["simcse-1"]["rows"] == 1000 and "also" not in known["simcse-1"]
-
-
-def test_a_run_that_was_trained_on_a_second_device_keeps_both(repository):
-    for device in ("CPU, 2 threads", "NVIDIA H200", "NVIDIA H200"):
-        add(scores(), run(device=device), publish=True, **LABELS)
-    known = json.loads((repository / "results" / "small" / "runs.json").read_text())["simcse-1"]
+    add(scores(), run(name="simcse-2", device="NVIDIA H200"), publish=True, **LABELS)  # trained there, too
+    known = json.loads((folder / "runs.json").read_text())["simcse-2"]
     assert known["device"] == "NVIDIA H200" and [one["device"] for one in known["also"]] == ["CPU, 2 threads"]
-    assert known["also"][0]["commit"] == "abc" and rows().device.tolist() == ["CPU", "NVIDIA H200"]
 
 
 def test_a_mean_over_seeds_never_mixes_settings(repository):
@@ -161,13 +156,10 @@ def test_a_mean_over_seeds_never_mixes_settings(repository):
     ("damage", "says"),
     [
         (lambda text: text.replace("run_id", "run"), "not every line has the columns of scores"),
-        (lambda text: text.replace(",SimCSE,", ",", 1), "not every line"),
         (lambda text: text.replace(",SimCSE,", ",SimCSE,more,", 1), "not every line"),
         (lambda text: text.removesuffix(",simcse-1\n"), "not every line"),
         (lambda text: text.replace("50.0", "fifty"), "fifty"),
         (lambda text: text.replace("50.0", ""), "float"),
-        (lambda text: text.replace("1000", "many"), "many"),
-        (lambda text: text + "p,T\n", "not every line"),
         (lambda text: "", "not every line"),
     ],
 )
@@ -175,7 +167,7 @@ def test_a_damaged_file_is_named(repository, damage, says):
     add(scores(), run(), publish=True, **LABELS)
     path = repository / "results" / "small" / "p.csv"
     path.write_text(damage(path.read_text()))
-    with pytest.raises(DataError, match=f"p.csv is damaged .*{says}.* restore the file from git"):
+    with pytest.raises(DataError, match=f"p.csv is damaged .*{says}.* restore it from git"):
         rows()
 
 
@@ -185,7 +177,6 @@ def test_a_history_gives_curves_of_the_steps_that_have_all_quantities(repository
     assert found.to_numpy().tolist() == [[2, "loss", 1.0], [2, "alignment", 0.1]]
     halves = results.history("half", derive=lambda frame: frame.assign(half=frame.loss / 2))
     assert halves(SimpleNamespace(history=history))[["step", "value"]].to_numpy().tolist() == [[1, 1.0], [2, 0.5]]
-    assert add(found, run(), **LABELS).step.tolist() == [2, 2]
 
 
 # --- Comparing ---
@@ -233,12 +224,6 @@ def test_a_comparison_is_what_an_obvious_loop_gives():
     assert reference.seeds == 4 and np.isnan(reference.gain) and reference.tasks == ""
 
 
-def test_nothing_is_rounded_before_the_interval():
-    found = compare(sides({"A": {"1": [50.0] * 7, "2": [50.0] * 7}, "B": {"1": [50.002] * 7, "2": [50.004] * 7}}), "A")
-    half = 12.706204736432095 * 0.001  # Student's t of two seeds, deviation 0.002 / sqrt(2) over the root of two
-    assert found.loc["B", ["gain", "low", "high"]].tolist() == pytest.approx([0.003, 0.003 - half, 0.003 + half])
-
-
 def test_one_seed_has_no_interval_and_an_untuned_encoder_stands_against_every_seed():
     untuned = sides({"untuned": {"": [50.0] * 7}}, sentences=pd.NA)
     frame = pd.concat([measured(["A"]), measured(["C"], [9]), untuned])
@@ -261,7 +246,7 @@ def test_rows_are_told_apart_by_columns_and_compared_within_them():
     pd.testing.assert_frame_equal(listed, chosen)
 
 
-@pytest.mark.parametrize("name", "backbone pooling sentences settings precision device profile split protocol aggregation metric".split())  # fmt: skip
+@pytest.mark.parametrize("name", ["backbone", "sentences", "settings", "device", "split", "protocol"])
 def test_unequal_conditions_are_refused_by_name(name):
     frame = measured().astype({name: object})
     for column, value in {"backbone": "b", "sentences": 10, **STS}.items():
@@ -277,15 +262,6 @@ def test_unequal_conditions_are_refused_by_name(name):
 def test_two_values_of_one_seed_and_task_are_refused():
     with pytest.raises(ConfigError, match="B has two values for seed 0 STS12: filter the rows further"):
         compare(pd.concat([measured(), measured().assign(table="another")]), "A")
-
-
-def test_curves_are_compared_at_one_place():
-    curve = {"metric": "alignment", "group": "", "step": 9, "backbone": "b"}
-    frame = pd.DataFrame([curve | {"method": m, "seed": str(s), "value": v + s / 10} for m, v in (("A", 1.0), ("B", 3.0)) for s in (1, 2)])  # fmt: skip
-    found = compare(frame, "A")
-    assert found.gain["B"] == pytest.approx(2.0) and found.seeds["B"] == 2 and found.tasks["B"] == ""
-    with pytest.raises(ConfigError, match="differ in step"):
-        compare(frame.assign(step=[9, 9, 8, 8]), "A")
 
 
 def steady(gains):
@@ -376,16 +352,10 @@ def test_each_verdict_and_its_borders(expected, mini, minilm):
     assert verdict(compared, floors=FLOORS) == expected and expected in results.VERDICTS
     turned = compared.assign(low=-compared.high, high=-compared.low)
     assert verdict(turned, sign=-1, floors=FLOORS) == expected
-    mine = pd.DataFrame({"gain": 1.0, "mean": 99.0, "low": 9.0, "high": 9.9, "backbone": ["mine"]}).set_index(
-        "backbone"
-    )
+    assert verdict(compared, floors=FLOORS, points=False) == ("open" if "worth" in expected else expected)
+    mine = pd.DataFrame({"gain": 1.0, "mean": 99.0, "low": 9.0, "high": 9.9}, pd.Index(["mine"], name="backbone"))
     others_do_not_vote = expected if encoders else "holds on one encoder"
     assert verdict(pd.concat([compared, mine]), floors=FLOORS) == others_do_not_vote
-
-
-def test_below_half_a_point_means_nothing_of_values_that_are_no_points():
-    compared = pd.DataFrame({"backbone": results.ENCODERS, "gain": 0.1, "mean": 0.2, "low": -0.1, "high": 0.3})
-    assert verdict(compared) == "no gain worth having" and verdict(compared, points=False) == "open"
 
 
 def test_a_table_with_a_caption_and_an_empty_one_that_says_what_is_not_measured():
@@ -395,13 +365,6 @@ def test_a_table_with_a_caption_and_an_empty_one_that_says_what_is_not_measured(
     sentences = pd.Index(pd.array([None, 10_000], "Int64"), name="sentences")
     page = results.show(pd.DataFrame({"value": [1.0, 2.0]}, sentences), "scores").to_html()
     assert re.findall(r"<th [^>]*row_heading[^>]*>([^<]*)<", page) == ["", "10,000"]
-
-
-def test_equal_names_stand_together_in_a_comparison():
-    rows = [("small", "b", "X"), ("small", "a", "X"), ("small", "b", "Y"), ("small", "a", "Z")]
-    frame = pd.DataFrame(rows, columns=["source", "backbone", "method"]).assign(seed="1", task="T", value=1.0)
-    found = compare(frame, "none", ["source", "backbone", "method"])
-    assert [key[1:] for key in found.index] == [("b", "X"), ("b", "Y"), ("a", "X"), ("a", "Z")]
 
 
 # --- The published rows ---
@@ -449,7 +412,3 @@ def test_gains_of_published_rows_again_from_the_file(paper, wanted, method, over
     filters = wanted | STS | {"settings": "given", "sentences": int(wanted["sentences"])}
     found = compare(rows("small", paper=paper, task=STS_TASKS, **filters), over).loc[method]
     assert found[["gain", "low", "high"]].tolist() == pytest.approx(expected, abs=1e-9)
-    known = {"InfoCSE": ("low", -3.54), "MSSE": ("high", -0.167)}  # as from unrounded means
-    if method in known:
-        place, value = known[method]
-        assert found[place] == pytest.approx(value, abs=0.005)

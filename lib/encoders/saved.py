@@ -39,6 +39,10 @@ STEPS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
 WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 MARK = "layer_norms_removed"  # in the backbone's config.json: of how many layers, from the last one on
+PICKLED = (
+    "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
+    "and `save_pretrained` it as safetensors"
+)
 _POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
@@ -81,13 +85,16 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
             raise EncoderError(
                 f"{name}: no loadable model and tokenizer on the hub or in its cache ({reason(error)})."
             ) from error
-    is_without = (folder / "config.json").is_file() and not any(folder.glob("*.safetensors"))
-    if paths.is_pickled(folder) or (is_without and not is_here):  # pickles are not fetched
-        raise EncoderError(f"{name} {paths.PICKLED}.")
-    if (folder / "ensemble.json").is_file():
-        raise EncoderError(f"{name} is an ensemble: name one of the encoders in its folder.")
-    if foreign := paths.foreign_shard(folder):
-        raise EncoderError(f"{name} cannot be loaded: {foreign}.")
+    foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
+    is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
+    problems = {
+        PICKLED: (any(folder.glob("pytorch_model*.bin")) and not any(folder.glob("*.safetensors"))) or is_without,
+        f"cannot be loaded: {foreign}": foreign,
+        "is an ensemble: name one of the encoders in its folder": (folder / "ensemble.json").is_file(),
+        "is the folder of a run: name the folder `encoder` in it": (folder / "encoder").is_dir() and not is_model,
+    }
+    if problem := next((text for text, is_so in problems.items() if is_so), ""):
+        raise EncoderError(f"{name} {problem}.")
     return folder
 
 
@@ -269,9 +276,9 @@ def save_whole(write: Callable[[Path], object], folder: str | os.PathLike) -> Pa
 
     Raises:
         EncoderError: the folder exists.
-        DataError: it lies in a finished run, or cannot be written.
+        DataError: it cannot be written.
     """
-    folder = paths.check_no_run_around(paths.expanded(folder))
+    folder = paths.expanded(folder)
     if os.path.lexists(folder):
         raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")
     with paths.whole_folder(folder) as path:

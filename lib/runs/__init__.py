@@ -1,16 +1,15 @@
 """The run store: one folder per finished run, found again by what the run is; nothing finished is ever lost."""
 
 from lib.runs.card import export
-from lib.runs.measure import parts, projected_dev
-from lib.runs.named import find_run, open_encoders
+from lib.runs.measure import open_encoders, parts, projected_dev
 from lib.runs.plan import Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
-from lib.runs.store import Run
-from lib.runs.trials import Best, Made, Trial, made_from_text, ready, sweep
+from lib.runs.store import Run, find_run
+from lib.runs.trials import Best, Made, Trial, made_from_text, ready
 from lib.runs.variants import variants
 
 __all__ = [
     "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoders", "parts", "preflight", "prepare",
-    "projected_dev", "ready", "run", "sweep", "variants",
+    "projected_dev", "ready", "run", "variants",
 ]  # fmt: skip

@@ -20,27 +20,19 @@ from lib.training import NumericError
 
 
 def read(file: Path, assignments: Sequence[str] = ()) -> RunConfig:
-    """The run that a parameter file names, changed by `name=value`.
-
-    Names that only the file's notebook reads (its sweeps) are checked and left out.
-
-    Raises:
-        ConfigError: no method, a name that neither the run nor the notebook has, or a wrong value.
-    """
-    values = read_file(file)
+    """The run that a parameter file names, changed by `name=value`. Names that only the file's notebook reads (its sweeps) are
+    checked and left out; raises ConfigError for no method, a name that nobody reads, or a wrong value."""
+    values, notebook = read_file(file), notebook_of(file)
     given = [text.partition("=")[2] for text in assignments if text.startswith("method=")]
-    method = given[-1] if given else values.get("method")
-    if method is None:
+    if not (method := given[-1] if given else values.get("method")):
         raise ConfigError(f"{file} names no method: write `method: simcse` in it, or give -p method=simcse.")
-    notebook = notebook_of(file)
     others = declared(notebook)[0] if notebook else {}
     kinds = others | get_type_hints(RunConfig)
     for name in MethodSpec.parse(fit("method", str, method)).names:
         kinds |= get_type_hints(REGISTRY[name].Arguments)
-    belongs = "" if notebook else f" ({file.name} belongs to no notebook, so that only names of the run are known)"
-    values = check(kinds, values, f"{file}{belongs}")
+    values = check(kinds, values, str(file))
     for text in assignments:
-        values |= check(kinds, read_assignment(kinds, text), f"-p{belongs}")
+        values |= check(kinds, read_assignment(kinds, text), "-p")
     return RunConfig.from_parameters(values, others=others)
 
 

@@ -7,20 +7,18 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
 from lib import paths
 from lib.checks import ConfigError, EncoderError
-from lib.encoders.saved import locate
+from lib.encoders.saved import locate, save_whole
 from lib.evaluation import RESULT_COLUMNS
 from lib.methods import REGISTRY
 from lib.runs.measure import dev_row
-from lib.runs.named import find_run
 from lib.runs.prepare import encoder_name
-from lib.runs.store import Run, read_rows
+from lib.runs.store import Run, find_run, read_rows
 
 CARD = "README.md"
 TEMPLATE = paths.root() / "lib" / "assets" / "model_card.md.j2"
@@ -31,24 +29,18 @@ def export(run: Run | str, folder: str | os.PathLike) -> Path:
     """The encoder of a run (or its id, or folder) in a new folder, with a model card that has every score it has by now.
 
     Raises:
-        ConfigError: there is no such run.
-        DataError: the folder lies in a run, or cannot be written.
+        ConfigError: there is no such run. DataError: the folder cannot be written.
         EncoderError: the folder exists, or the encoder cannot be read.
     """
-    if not isinstance(run, Run):
-        name, run = run, find_run(run)
-        if run is None:
-            raise ConfigError(
-                f"there is no finished run {name!r}: give the id or the folder of one below {paths.runs()}."
-            )
-    folder = paths.check_no_run_around(paths.expanded(folder))
-    if os.path.lexists(folder):
-        raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")
-    encoder = run.encoder()
-    with paths.whole_folder(folder) as path:
-        encoder.write_files(path)
-        (path / CARD).write_text(model_card(run), encoding="utf8")
-    return folder
+    found = run if isinstance(run, Run) else find_run(run)
+    if found is None:
+        raise ConfigError(f"there is no finished run {run!r}: give the id or the folder of one below {paths.runs()}.")
+
+    def write(path: Path) -> None:
+        found.encoder().write_files(path)
+        (path / CARD).write_text(model_card(found), encoding="utf8")
+
+    return save_whole(write, folder)
 
 
 def model_card(run: Run, name: str = "") -> str:
@@ -57,29 +49,25 @@ def model_card(run: Run, name: str = "") -> str:
 
     name: of the run, where its folder has another one for the moment.
     """
-    config, backbone, modules = run.config, run.labels["backbone"], run.folder / "encoder" / "modules.json"
-    title = f"{config.method} from {backbone}"
+    config, modules = run.config, run.folder / "encoder" / "modules.json"
+    try:
+        source, is_local = locate(config.backbone)
+    except EncoderError:  # a folder that is gone by now
+        source, is_local = "", True
+    about = {method: inspect.getdoc(sys.modules[REGISTRY[method].__module__]) or "" for method in config.spec.names}
+    title = f"{config.method} from {run.labels['backbone']}"
     data = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "sentence-similarity", "feature-extraction", *config.spec.names],
-        base_model=_hub_name(config.backbone),
+        base_model=None if is_local else source,
         model_name=title,
     )
-    card = ModelCard.from_template(
-        data,
-        template_path=str(TEMPLATE),
-        title=title,
-        name=name or run.id,
-        backbone=backbone,
-        provenance=run.provenance,
-        metrics=run.metrics,
-        dev_task=config.dev_task,
-        scores=_scores(run),
-        methods={method: _about(method) for method in config.spec.names},
-        settings=_settings(run),
-        is_standard=modules.is_file() and "lib." not in modules.read_text(encoding="utf8"),
-    )
+    content = {"backbone": run.labels["backbone"], "provenance": run.provenance, "metrics": run.metrics}
+    content |= {"dev_task": config.dev_task, "scores": _scores(run), "settings": _settings(run)}
+    content["methods"] = {method: " ".join(text.split("\n\n")[0].split()) for method, text in about.items()}
+    content["is_standard"] = modules.is_file() and "lib." not in modules.read_text(encoding="utf8")
+    card = ModelCard.from_template(data, template_path=str(TEMPLATE), title=title, name=name or run.id, **content)
     return f"{card}\n"
 
 
@@ -91,7 +79,7 @@ def _scores(run: Run) -> pd.DataFrame:
     return scores.dropna(subset="value").drop_duplicates(RESULT_COLUMNS[:-1]).round({"value": 2})
 
 
-def _settings(run: Run) -> dict[str, Any]:
+def _settings(run: Run) -> dict[str, str]:
     """Parameters and arguments of the method; of encoders and files the name alone."""
     config, needs = run.config, run.config.needs
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_SHOWN}
@@ -99,17 +87,3 @@ def _settings(run: Run) -> dict[str, Any]:
     values |= {name: encoder_name(value) for name, value in (needs.encoders | needs.generators).items()}
     values |= {name: Path(value).name for name, value in needs.texts.items()}
     return {name: re.sub(r"[^(,\s]*[/\\]", "", str(value)) for name, value in values.items()}
-
-
-def _about(method: str) -> str:
-    """What the file of a method says of it, with its papers."""
-    return " ".join((inspect.getdoc(sys.modules[REGISTRY[method].__module__]) or "").split("\n\n")[0].split())
-
-
-def _hub_name(backbone: str) -> str | None:
-    """None for a folder, also one that is gone by now."""
-    try:
-        source, is_local = locate(backbone)
-    except EncoderError:
-        return None
-    return None if is_local else source

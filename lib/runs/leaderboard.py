@@ -18,6 +18,7 @@ from lib.data import tokenize_corpus
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder
+from lib.runs import level
 from lib.runs.prepare import Shared, encoder_name, load, preflight
 
 # paper -> the tables that compare methods
@@ -53,25 +54,27 @@ KINDS: dict[str, dict[str, Any]] = {
 CONDITIONS = "source backbone pooling sentences paper settings".split()  # rows that agree in these can be compared
 
 
+def _rows(profile: str, kind: str, **filters: Any) -> pd.DataFrame:
+    found = results.rows(profile, **filters, **KINDS[kind])
+    if kind == "clusters":  # the same texts with another number of clusters are another task
+        found["task"] += found.protocol.str.extract(r"(, k \d+)", expand=False).fillna("")
+    return found
+
+
 def main(profile: str, kind: str = "STS") -> pd.DataFrame:
     """Rows of trained METHODS in one of KINDS, with the given or the chosen settings; of STS, those of MAIN. In the order of
     MAIN and METHODS."""
-    found = results.rows(profile, method=METHODS, settings=["given", "chosen"], **KINDS[kind])
+    found = _rows(profile, kind, method=METHODS, settings=["given", "chosen"])
     if kind == "STS":
-        places = pd.MultiIndex.from_tuples([(paper, table) for paper, tables in MAIN.items() for table in tables])
+        places = [(paper, table) for paper, tables in MAIN.items() for table in tables]
         found = found[pd.MultiIndex.from_frame(found[["paper", "table"]]).isin(places)]
-    if kind == "clusters":  # the same texts with another number of clusters are another task
-        found = found.assign(task=found.task + _clusters(found))
     return found.sort_values(["paper", "method"], key=lambda column: column.map(PLACES.get), ignore_index=True)
 
 
 def gains(found: pd.DataFrame) -> pd.DataFrame:
-    """What `main` gives, compared with SimCSE of the same paper, encoder, reading, number of sentences and settings.
-
-    Returns:
-        CONDITIONS, method, group, label (see `_named`), and what `results.compare` gives; by encoder, reading and number of
-        sentences, the highest mean first.
-    """
+    """What `main` gives, compared with SimCSE of the same paper, encoder, reading, number of sentences and settings:
+    CONDITIONS, method, group, label (see `_named`), and what `results.compare` gives, the highest mean of an encoder,
+    reading and number of sentences first."""
     table = results.compare(found, "SimCSE", [*CONDITIONS, "method"]).reset_index()
     order = ["backbone", "pooling", "sentences", "mean"]
     return _named(table.sort_values(order, ascending=[True, True, True, False], ignore_index=True))
@@ -89,21 +92,16 @@ def per_seed(found: pd.DataFrame) -> pd.DataFrame:
 
 def _named(frame: pd.DataFrame) -> pd.DataFrame:
     """With `group` (sentences and reading) and `label` (method, and the paper whose conditions it was measured under)."""
-    group = frame.sentences.map("{:,} sentences".format).astype(str) + frame.pooling.map(_reading)
+    reading = frame.pooling.map(lambda pooling: "" if pooling == "cls" else f", {pooling}")
+    group = frame.sentences.map("{:,} sentences".format).astype(str) + reading
     chosen = frame.settings.map(lambda name: "" if name == "given" else f", {name}")
     return frame.assign(group=group, label=frame.method + " (" + frame.paper + chosen + ")")
-
-
-def _reading(pooling: str) -> str:
-    return "" if pooling == "cls" else f", {pooling}"
 
 
 def beside(profile: str, kind: str) -> pd.DataFrame:
     """Scores in one of KINDS, mean over the seeds: a row for every encoder, reading, number of sentences and method, untuned
     ones first, a column for every task, and the average where a method has all of them."""
-    some = pd.concat([results.rows(profile, method="untuned", **KINDS[kind]), main(profile, kind)])
-    if kind == "clusters":  # the same texts with another number of clusters are another task
-        some["task"] = some.task.str.split(", k").str[0] + _clusters(some)
+    some = pd.concat([_rows(profile, kind, method="untuned"), main(profile, kind)])
     some.loc[some.method == "untuned", ["paper", "settings"]] = ""
     some = some.sort_values(["backbone", "sentences"], na_position="first", kind="stable")
     keys = ["backbone", "pooling", "sentences", "paper", "settings", "method"]
@@ -115,61 +113,32 @@ def beside(profile: str, kind: str) -> pd.DataFrame:
     return table
 
 
-def _clusters(rows: pd.DataFrame) -> pd.Series:
-    return rows.protocol.str.extract(r"(, k \d+)", expand=False).fillna("")
-
-
 # --- Costs ---
 
 
 def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
-    """What a step of every method is measured with: name -> `config` with the method's own arguments.
+    """What a step of every method is measured with: name -> `config` with the method's arguments in the level field.
 
     layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
     start from what any backbone has: that costs the same as pre-trained heads.
     """
-    half = layers // 2
-    ami = {"method": "micse", "ami_weight": 1.0, "min_layer": half - 2, "max_layer": half + 2}
-    heads = {"head": "top_layers", "lm_head": "fresh"}
-    jtcse = {"method": "jtcse", "cross_attention_layers": half}
-    nce = {
-        "cross_attention_layers": 0,
-        "coin": False,
-        "icnce_weight": 0.0,
-        "ictm_weight": 0.0,
-    }  # nothing between the two
-    changes = {
-        "SimCSE": {},
-        "SimCSE + AMI": ami | {"queue_size": 0},
-        "SimCSE + MoCo": {"method": "micse", "ami_weight": 0.0},
-        "miCSE": ami,
-        "DiffCSE": {"method": "diffcse"},
-        "InfoCSE": {"method": "infocse"} | heads,
-        "InfoCSE + RTD": {"method": "infocse", "rtd_weight": 0.005} | heads,
-        "MSSE": {"method": "msse", "lm_head": "fresh"},
-        "SimCSE + 3R": {"method": "three_r(simcse)"},
-        "InforMin-CL": {"method": "informin_cl"},
-        "SSCL": {"method": "sscl"},
-        "NCE": jtcse | nce,
-        "TNCSE": {"method": "tncse"},
-        "JTCSE": jtcse,
-        "JTCSE D": {"method": "distill", "teacher": config.backbone},
-    }
-    return {name: config.replace(**change) for name, change in changes.items()}
+    half, table = layers // 2, level.read("params/level/methods.yaml")
+    changes = {name: entry["change"] for name, entry in table.items() if name in METHODS and "change" in entry}
+    changes["SimCSE + MoCo"] = changes["miCSE"] | {"ami_weight": 0.0}
+    changes["InfoCSE + RTD"] = changes["InfoCSE"] | {"rtd_weight": 0.005}
+    here = {name: {"min_layer": half - 2, "max_layer": half + 2} for name in ("SimCSE + AMI", "SimCSE + MoCo", "miCSE")}
+    here |= {name: {"lm_head": "fresh"} for name in ("InfoCSE", "InfoCSE + RTD", "MSSE")}
+    here |= {"JTCSE": {"cross_attention_layers": half}, "JTCSE D": {"teacher": config.backbone}}
+    return {name: config.replace(**changes[name] | here.get(name, {})) for name in METHODS if name in changes}
 
 
 def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEncoder], pd.DataFrame]:
-    """A function for `Plan.measure`: what one step of every method costs on an encoder, that of `config`.
+    """A function for `Plan.measure`: what one step of every method costs on an encoder, that of `config`, in rows (method,
+    metric, value, ...): those of `cost.training_step` on the first batch of the corpus; the step's `time` in steps of SimCSE
+    (`cost.relative_time`); and at search time `search`, 10^9 multiply-accumulates for a sentence of max_length tokens, and
+    `parameters`, in millions. Raises now what `preflight` raises.
 
-    It gives rows (method, metric, value, ...) of `cost.training_step` on the first batch of the corpus; of the step's
-    `time` in steps of SimCSE (`cost.relative_time`); and of the encoder at search time: `search`, 10^9 multiply-accumulates
-    for a sentence of max_length tokens, and `parameters`, in millions.
-
-    Args:
-        repeats: rounds in which a method and SimCSE take turns.
-
-    Raises:
-        ConfigError, DataError, EncoderError: see `preflight`; now, before anything is measured.
+    repeats: rounds in which a method and SimCSE take turns.
     """
     preflight(config)
 
@@ -185,9 +154,9 @@ def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEnco
             peer = peer or (method, batch)
             counts = {"method": name} | cost.training_step(method, batch)
             counts["time"] = cost.relative_time(method, batch, *peer, rounds=repeats) if lines else 1.0
-            parameters = sum(p.numel() for p in method.encoder.parameters()) / 1e6
-            search = cost.multiply_accumulates(method.encoder, one.max_length)
-            lines.append(counts | {"search": search, "parameters": parameters})
+            counts["search"] = cost.multiply_accumulates(method.encoder, one.max_length)
+            counts["parameters"] = sum(p.numel() for p in method.encoder.parameters()) / 1e6
+            lines.append(counts)
         labels = {"backbone": encoder_name(config.backbone), "device": session.device_name().split(",")[0]}
         labels |= {"protocol": f"batch {config.batch_size}, {config.max_length} tokens"}
         return pd.DataFrame(lines).melt("method", var_name="metric").assign(**labels)
@@ -196,10 +165,8 @@ def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEnco
 
 
 def costs(rows: pd.DataFrame) -> pd.DataFrame:
-    """What a method costs relative to SimCSE, all of its stages together, each with as many steps.
-
-    Args:
-        rows: what `step_costs` gives; a method of STAGES of which a stage is missing is left out.
+    """What a method costs relative to SimCSE, all of its stages together, each with as many steps, from what `step_costs`
+    gives; a method of STAGES of which a stage is missing is left out.
 
     Returns:
         By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
@@ -213,6 +180,6 @@ def costs(rows: pd.DataFrame) -> pd.DataFrame:
         if set(stages) <= set(steps.index):
             taken = relative.loc[stages]
             line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
-            encoders = 1 + (method in TWINS)
-            lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": float(encoders)}
+            encoders = 1.0 + (method in TWINS)
+            lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": encoders}
     return pd.DataFrame(lines).T.astype({"encoders": int})

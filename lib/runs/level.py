@@ -9,14 +9,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import yaml
 
 from lib import paths, results
-from lib.checks import ConfigError, check_choice, check_known, check_seeds
+from lib.checks import check_choice, check_known, check_seeds
 from lib.config import RunConfig
 from lib.runs.measure import parts
 from lib.runs.plan import Plan
@@ -29,14 +28,8 @@ LONGER = {2: "SimCSE, 2 epochs", 4: "SimCSE, 4 epochs"}  # work, in SimCSE's -> 
 
 
 def read(file: str) -> dict[str, dict[str, Any]]:
-    """The table of methods, from a file below the project or elsewhere.
-
-    Raises:
-        ConfigError: no such file, or a key that nobody reads.
-    """
-    path = paths.root() / Path(file)
-    if not path.is_file():
-        raise ConfigError(f"field: there is no {path}: take params/level/methods.yaml.")
+    """The table of methods, from a file below the project or elsewhere; raises ConfigError for a key that nobody reads."""
+    path = paths.root() / file
     table = yaml.safe_load(path.read_text(encoding="utf8"))
     for name, entry in table.items():
         check_known(entry, KEYS, f"key of {name} in {path.name}:")
@@ -44,10 +37,8 @@ def read(file: str) -> dict[str, dict[str, Any]]:
 
 
 class Field:
-    """The runs of the level field in a plan.
-
-    Of every method: trials, on `trial_size` sentences with each of `trial_seeds` (their sentences too); the setting with
-    the highest mean dev score; and its final runs, on the sentences of each of `seeds`.
+    """The runs of the level field in a plan. Of every method: trials, on `trial_size` sentences with each of `trial_seeds`
+    (their sentences too); the setting with the highest mean dev score; and its final runs, on the sentences of each of `seeds`.
 
     Args:
         table: what `read` gives.
@@ -81,19 +72,18 @@ class Field:
 
     def trials(self, name: str) -> dict[tuple[str, int], Trial]:
         """The trials of a method, declared when they are first asked for."""
-        entry, group = self.table[name], f"{name}: trials"
-
+        entry, common = self.table[name], self.table[name].get("common", self.common)
         start = {
             one: ({(before, seed): self.chosen(before, seed) for seed in self.trial_seeds}, before)
             for one, before in entry.get("after", {}).items()
         }
-        common = entry.get("common", self.common)
-        tried = {_label(change): entry["change"] | change for change in common}
-        trials = self.plan.add(group, self.small, tried, self.trial_seeds, start, method=name)
-        best = {one: Best(one, trials) for one in common[0]}
-        tried = {_label(change): entry["change"] | change for change in entry["own"]} if self.own else {}
-        at_best = self.plan.add(group, self.small, tried, self.trial_seeds, best | start, method=name)
-        return trials | at_best
+
+        def add(changes: Sequence[Mapping[str, Any]], after: Mapping[str, Any]) -> dict[tuple[str, int], Trial]:
+            tried = {_label(change): entry["change"] | change for change in changes}
+            return self.plan.add(f"{name}: trials", self.small, tried, self.trial_seeds, after, method=name)
+
+        trials = add(common, start)
+        return trials | add(entry["own"] if self.own else [], {one: Best(one, trials) for one in common[0]} | start)
 
     def chosen(self, name: str, seed: int, *, final: bool = False) -> Trial:
         """The run of a method with the setting that its trials chose, on the sentences of a seed."""
@@ -131,10 +121,7 @@ def _label(change: Mapping[str, Any]) -> str:
 
 def works(table: Mapping[str, Mapping[str, Any]], costs: pd.DataFrame) -> dict[str, float]:
     """What the final training of each method costs, all stages together, in that of SimCSE for one epoch; a method that was
-    not costed is left out.
-
-    costs: see `leaderboard.costs`.
-    """
+    not costed (see `leaderboard.costs`) is left out."""
     known = {}
     for name, entry in table.items():
         if "sum" in entry:
@@ -157,13 +144,10 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
     """
     by, floors = ["backbone", "method"], results.floors()
     table = results.compare(found, "SimCSE", by, holm="backbone").reset_index()
-    order = {name: place for place, name in enumerate(table.backbone.unique())}
-    table = table.sort_values("gain", ascending=False).sort_values(
-        "backbone", key=lambda c: c.map(order), kind="stable"
-    )
+    parts = [part.sort_values("gain", ascending=False) for _, part in table.groupby("backbone", sort=False)]
+    table = pd.concat(parts or [table])
     verdicts = {name: results.verdict(part, floors=floors) for name, part in table.groupby("method")} | {"SimCSE": ""}
-    table = table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts))
-    return table.set_index(by)
+    return table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts)).set_index(by)
 
 
 def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: Mapping[str, float]) -> pd.DataFrame:
@@ -180,9 +164,8 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
             both = found[found.method.isin([name, over])]
             method = both.method.mask(both.method == over, "control")
             pairs += [both.assign(over=f"{name} over {over}", method=method)] if over != name else []
-    compared = results.compare(
-        pd.concat(pairs), "control", ["backbone", "over", "method"], holm="backbone"
-    ).reset_index()
+    by = ["backbone", "over", "method"]
+    compared = results.compare(pd.concat(pairs), "control", by, holm="backbone").reset_index()
     compared = compared[compared.method != "control"].dropna(subset="gain")
     compared["over"] = compared.over.str.split(" over ").str[-1]
     verdicts = {key: results.verdict(part) for key, part in compared.groupby(["method", "over"])}
@@ -191,9 +174,7 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
 
 
 def choices(tried: pd.DataFrame) -> pd.DataFrame:
-    """What dev chose, and how sure that is.
-
-    tried: rows of the trials' dev scores.
+    """What dev chose, and how sure that is, from rows of the trials' dev scores.
 
     Returns:
         Index backbone, method: trials; chosen, the setting with the highest mean dev score; dev, that mean; ahead, by how much

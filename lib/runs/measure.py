@@ -1,4 +1,4 @@
-"""What a plan measures encoders by, beside its runs: tasks read once, and scores kept by content."""
+"""What a plan measures encoders by, beside its runs: tasks read once, scores kept by content, encoders by their names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from lib.data.retrieval import load_retrieval
 from lib.data.sts import STS_TASKS, protocol
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.pooling import POOLINGS
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
 from lib.evaluation.mteb_tasks import evaluate_mteb, load_mteb
 from lib.evaluation.retrieval import evaluate_retrieval
 from lib.evaluation.sts import evaluate_pair
-from lib.runs.prepare import FORMAT
-from lib.runs.store import Run, kept_rows
+from lib.runs.prepare import FORMAT, encoder_name
+from lib.runs.store import Run, find_run, kept_rows
 
 Encoder = SentenceEncoder | ensemble.EncoderSum
 
@@ -79,11 +80,8 @@ def _retrieval(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 
 
 def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str) -> list[Evaluation]:
-    tasks = load_mteb(names, data_dir)
-    return [
-        Evaluation(f"{prefix}-{name}", key, partial(evaluate_mteb, name=name, task=task))
-        for name, (task, key) in tasks.items()
-    ]
+    tasks = load_mteb(names, data_dir).items()
+    return [Evaluation(f"{prefix}-{n}", key, partial(evaluate_mteb, name=n, task=task)) for n, (task, key) in tasks]
 
 
 def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -147,11 +145,8 @@ def dev_row(run: Run) -> pd.DataFrame:
 
 
 def projected_dev(run: Run) -> pd.DataFrame:
-    """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses.
-
-    Raises:
-        EncoderError: the run has no such projection.
-    """
+    """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses. Raises EncoderError
+    where the run has no such projection."""
     dev = dev_pairs(run.config)
     rows = run.results("dev-projected", lambda: dev.rows(run.encoder(training_head=True).encode), key=dev.key)
     return rows[rows.aggregation == "all"]
@@ -165,18 +160,15 @@ def scores(of: Run | Encoder, evaluations: Sequence[Evaluation]) -> pd.DataFrame
     encoder by its content, in <runs>/scores. A run is loaded only to measure what is not kept."""
     encoder = cache(of.encoder) if isinstance(of, Run) else lambda: of
     fingerprint = "" if isinstance(of, Run) or not evaluations else of.fingerprint()
-    frames = []
+    frames = [pd.DataFrame(columns=RESULT_COLUMNS)] if not evaluations else []
     for one in evaluations:
-
-        def compute(one: Evaluation = one) -> pd.DataFrame:
-            return one.rows(encoder().encode)
-
+        compute = partial(lambda rows: rows(encoder().encode), one.rows)
         if isinstance(of, Run):
             frames.append(of.results(one.name, compute, key=one.key))
         else:
             digest = hashlib.sha256(json.dumps([FORMAT, fingerprint, one.name, one.key]).encode()).hexdigest()[:16]
             frames.append(kept_rows(paths.runs() / "scores" / f"{digest}.csv", compute))
-    return pd.concat(frames) if frames else pd.DataFrame(columns=RESULT_COLUMNS)
+    return pd.concat(frames)
 
 
 def pooling_of(encoder: Encoder) -> str:
@@ -189,8 +181,8 @@ def parts(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -
     are all in memory: give the runs of a few seeds at a time where encoders are large.
 
     Args:
-        done: what `Plan.runs` gives. sums: name of a further sum -> the methods of one seed whose encoders are added; it
-            has the conditions of the first.
+        done: what `Plan.runs` gives.
+        sums: name of a further sum -> the methods of one seed whose encoders are added, under the conditions of the first.
     """
     rows = []
     for row in done.to_dict("records"):
@@ -207,3 +199,27 @@ def parts(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -
             last = max(places[method] for method in methods)
             rows.insert(last + 1, added[0] | {"method": name, "encoder": both})
     return pd.DataFrame(rows, columns=[*done, "encoder"])
+
+
+def open_encoders(names: Sequence[str]) -> dict[str, Encoder]:
+    """What tables call them -> encoders, in evaluation mode; of two with one name the second has what was given behind it.
+
+    names: folder of an encoder or of an ensemble, folder or id of a run, hub name, or `demo`; `:mean` behind it chooses one
+    of POOLINGS, else it is what the encoder was saved with, else `cls`.
+
+    Raises:
+        ConfigError: no name, or one twice; or a run that was not finished.
+        EncoderError: no such encoder, or it cannot be loaded.
+    """
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(f"encoders {list(names)}: name at least one, and each of them once.")
+    opened = {}
+    for name in names:
+        place, _, last = name.rpartition(":")
+        place, how = (place, last) if place and last in POOLINGS else (name, None)
+        run = find_run(place)
+        encoder = run.encoder(pooling=how) if run else ensemble.load(place, pooling=how)
+        about = "{method}, {backbone}, seed {seed}".format(**run.labels) if run else encoder_name(place)
+        called = f"{about} ({pooling_of(encoder)})"
+        opened[f"{called}, {name}" if called in opened else called] = encoder.eval()
+    return opened

@@ -29,23 +29,22 @@ class Plan:
     """Every run of a notebook by the name of its group, and what they are measured by.
 
         plan = Plan("demo")
-        plan.add("dropout", config, sweep("dropout", [0.0, 0.1], "dropout {}"), seeds=[1, 2], method="SimCSE")
+        plan.add("dropout", config, {"SimCSE": {}, ("SimCSE", "no dropout"): {"dropout": 0.0}}, seeds=[1, 2])
         plan.tasks("sts", ["demo"], config.data_folder())
         plan.check()
         scores = plan.measure("dropout", table="Table 3")
 
     Args:
-        profile: of the notebook.
-        publish: whether measured rows are written to results/<profile>/; refused in the demo profile, whose numbers are
-            not results.
-        paper: of all rows: their file there.
+        publish: whether measured rows are written to results/<profile>/<paper>.csv; refused in the demo profile, whose
+            numbers are not results.
+        paper: of all rows.
     """
 
     def __init__(self, profile: str, publish: bool = False, paper: str = "") -> None:
-        if publish and profile == "demo":
-            raise ConfigError("publish: the numbers of the demo profile are not results; take profile small or paper.")
-        if publish and not paper:
-            raise ConfigError("publish: the plan names no paper, whose file the rows would stand in.")
+        if publish and (profile == "demo" or not paper):
+            raise ConfigError(
+                "publish: the plan names no paper, or has the demo profile, whose numbers are not results."
+            )
         self.profile, self.publishes, self.paper = profile, publish, paper
         self._groups: dict[str, list[Trial]] = {}
         self._evaluations: dict[str, dict[str, Evaluation]] = {}
@@ -111,7 +110,7 @@ class Plan:
             how: clusters: `clusters`, numbers of them, 0 for that of the labels. pair: `subset` and `line`.
 
         Raises:
-            ConfigError: a name that is unknown or given twice. DataError: missing or truncated data.
+            ConfigError, DataError: see `load_tasks`.
         """
         loaded = load_tasks(kind, names, data_dir, **how)
         self._evaluations.setdefault(kind, {}).update({one.name: one for one in loaded})
@@ -125,7 +124,7 @@ class Plan:
             once; they are to train in the first.
 
         Raises:
-            ConfigError: one sentence saying which run, what is wrong and what to do.
+            ConfigError: which run, and what is wrong.
         """
         if self._table is None:
             checked = set()
@@ -145,18 +144,10 @@ class Plan:
     # --- Doing ---
 
     def runs(self, group: str) -> pd.DataFrame:
-        """The runs of a group, trained now or found.
-
-        Returns:
-            RUN_COLUMNS, one row per run; `sentences` are the rows of the corpus, and `run` is the Run. Empty where the
-            group has none.
-
-        Raises:
-            ConfigError: the plan has no such group.
-        """
+        """The runs of a group, trained now or found: RUN_COLUMNS, a row each; `sentences` are the rows of the corpus, and
+        `run` is the Run. Raises ConfigError where the plan has no such group."""
         if group not in self._groups:
-            known = ", ".join(self._groups) or "none"
-            raise ConfigError(f"the plan has no runs called {group!r}: declare them in the plan cell (it has {known}).")
+            raise ConfigError(f"the plan has no runs called {group!r}, only {', '.join(self._groups) or 'none'}.")
         rows, trials = [], self._groups[group]
         missing = [trial for trial in trials if self._finished.get(trial.key) is None]
         with progress(total=len(missing), label=group, enabled=bool(missing) and processes().is_main_process) as bar:
@@ -187,12 +178,12 @@ class Plan:
             encoders: method, such as `untuned` -> an encoder, or several that are read differently.
         """
         done = group if isinstance(group, pd.DataFrame) else self.runs(group) if group else pd.DataFrame()
-        asked = []
-        for method, several in encoders.items():
-            for one in several if isinstance(several, list | tuple) else [several]:
-                asked.append({"method": method, "run" if isinstance(one, Run) else "encoder": one})
-        asked += done.to_dict("records")
-        rows = []
+        asked = [
+            {"method": method, "run" if isinstance(one, Run) else "encoder": one}
+            for method, several in encoders.items()
+            for one in (several if isinstance(several, list | tuple) else [several])
+        ]
+        asked, rows = asked + done.to_dict("records"), []
         with progress(total=len(asked), label=table, enabled=processes().is_main_process) as bar:
             for row in asked:
                 rows.append(self._measured(row, what, table))
@@ -200,16 +191,14 @@ class Plan:
         return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=results.SHAPES["scores"])
 
     def _measured(self, row: Mapping[str, Any], what: str | Callable[[Any], pd.DataFrame], table: str) -> pd.DataFrame:
-        done, encoder = row.get("run"), row.get("encoder")
-        done = done if isinstance(done, Run) else None  # a frame has NaN where it has none
-        of = encoder if isinstance(encoder, Encoder) else done
-        labels = {name: row[name] for name in results.CONDITIONS if name in row} | {"paper": self.paper, "table": table}
-        first = next((trial.config for trial in self), None)
+        done = row["run"] if isinstance(row.get("run"), Run) else None  # a frame has NaN where it has none
+        of = row["encoder"] if isinstance(row.get("encoder"), Encoder) else done
+        first, labels = next((trial.config for trial in self), None), {}
         if of is not done:
-            labels = {"pooling": pooling_of(of)} | labels
+            labels["pooling"] = pooling_of(of)
         if done is None:
-            backbone = encoder_name(first.backbone) if first else ""
-            labels = {"backbone": backbone, "profile": self.profile} | labels
+            labels |= {"backbone": encoder_name(first.backbone) if first else "", "profile": self.profile}
+        labels |= {name: row[name] for name in results.CONDITIONS if name in row}
         if callable(what):
             takes_run = next(iter(inspect.signature(what).parameters)) == "run"
             frame = what(done if takes_run else done.encoder() if of is done else of)
@@ -219,10 +208,8 @@ class Plan:
         elif what in self._evaluations:
             frame = scores(of, [*self._evaluations[what].values()])
         else:
-            raise ConfigError(
-                f"the plan has no tasks of the kind {what!r}: declare them with plan.tasks in the plan cell."
-            )
-        return results.add(frame, done, publish=self.publishes, **labels)
+            raise ConfigError(f"the plan has no tasks of the kind {what!r}: declare them with plan.tasks.")
+        return results.add(frame, done, publish=self.publishes, **labels | {"paper": self.paper, "table": table})
 
     # --- Inside ---
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -53,13 +52,6 @@ class Shared(dict):
         return self[key]
 
 
-def _load_corpus(config: RunConfig, shared: Shared) -> Corpus:
-    data_dir, draw = config.data_folder(), {"size": config.corpus_size, "seed": config.corpus_seed}
-    if "+" in config.corpus:  # sentences are added after the draw
-        return shared.once(load_corpus, config.corpus, data_dir, **draw)
-    return shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
-
-
 def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, SentenceEncoder, STSTask | None]:
     """Corpus before augmentation, encoder and dev pairs: everything that can be checked in seconds.
 
@@ -67,8 +59,11 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
         ConfigError, DataError, EncoderError: one sentence saying what is wrong.
     """
     data_dir, needs = config.data_folder(), config.needs
-    shared = Shared() if shared is None else shared
-    corpus = _load_corpus(config, shared)
+    shared, draw = Shared() if shared is None else shared, {"size": config.corpus_size, "seed": config.corpus_seed}
+    if "+" in config.corpus:  # sentences are added after the draw
+        corpus = shared.once(load_corpus, config.corpus, data_dir, **draw)
+    else:
+        corpus = shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
     shared.once(augment.check, config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
     if not set(needs.roles) <= set(roles) <= set(allowed):
@@ -145,12 +140,8 @@ def preflight(config: RunConfig, shared: Shared | None = None) -> None:
 
 
 def build(config: RunConfig, encoder: SentenceEncoder) -> Method:
-    """The method of a run around this encoder.
-
-    Raises:
-        ConfigError: they do not fit together, or there is no memory for it.
-        DataError, EncoderError: what it reads beside the encoder cannot be read.
-    """
+    """The method of a run around this encoder. Raises ConfigError where they do not fit together, or there is no memory;
+    DataError and EncoderError where what it reads beside the encoder cannot be read."""
     try:
         return config.spec.build(encoder, config.method_arguments)
     except RuntimeError as error:  # PyTorch found no memory
@@ -163,11 +154,7 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
     2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
 
-    Args:
-        columns: sentences of a row of the corpus.
-
-    Raises:
-        ConfigError: more is needed than is free.
+    columns: sentences of a row of the corpus. Raises ConfigError where more is needed than is free.
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
     layer = sum(p.numel() for p in encoder.backbone.encoder.layer[:1].parameters())
@@ -184,13 +171,5 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
     if needed > free:
         raise ConfigError(
             f"training would need about {needed / 2**30:,.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
-            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone"
-            f"{f' or fewer layers (now {needs.further_layers:,} beside it)' if needs.further_layers else ''}."
+            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone or fewer layers."
         )
-
-
-def warn_if_slow(config: RunConfig) -> None:
-    """Say so when this CPU has no bf16 arithmetic: it is emulated (measured: 25 times slower than fp32)."""
-    supported = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)  # a private name: may go
-    if config.precision == "bf16" and processes().device.type == "cpu" and not supported():
-        print("this CPU emulates bf16 and is many times slower with it: set precision to fp32.", file=sys.stderr)

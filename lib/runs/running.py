@@ -8,7 +8,6 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 from accelerate.utils import set_seed
@@ -21,7 +20,7 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare, warn_if_slow
+from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -38,16 +37,13 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     """The finished run with this configuration: from the store, or trained now; a killed one resumes exactly.
 
     Two processes that ask for the same run do not train it twice: the second waits and takes the result. Under
-    `accelerate launch` all processes call this and train together.
-
-    Args:
-        label: of the progress bar.
+    `accelerate launch` all processes call this and train together. label: of the progress bar.
 
     Raises:
         ConfigError, DataError, EncoderError: before training starts; DataError also when the disk is full.
         lib.training.NumericError: a loss term is not finite.
     """
-    environment, prepared = session.environment(), prepare(config)
+    prepared = prepare(config)
     stored = Run(paths.runs() / config.profile / prepared.id)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
@@ -56,7 +52,6 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
     group = processes()
     if group.is_main_process:
-        warn_if_slow(config)
         _check_place(stored.folder)
     waiting = f"another process is at work on run {stored.id}: waiting for it."
     with paths.locked(working, waiting=waiting) if group.is_main_process else nullcontext():
@@ -66,7 +61,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
         if not stored.is_finished:
             method, trained = _train(config, prepared, working / "checkpoint.pt", label)
             if group.is_main_process:
-                _finish(stored.folder, config, prepared, method, trained, environment)
+                _finish(stored.folder, config, prepared, method, trained)
                 shutil.rmtree(working, ignore_errors=True)
             group.wait_for_everyone()
     return stored
@@ -93,9 +88,7 @@ def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) 
     return method, train(method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, label=label)
 
 
-def _finish(
-    folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained, environment: dict[str, Any]
-) -> None:
+def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
     with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
@@ -110,8 +103,9 @@ def _finish(
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **method.provenance(),
-            **environment,
+            "device": session.device_name(),
             "commit": ", ".join(trained.progress.commits),
+            "versions": session.versions(),
         }
         write_json(path / "provenance.json", provenance)
         write_json(path / "metrics.json", trained.metrics)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ import pandas as pd
 import yaml
 
 from lib import paths
-from lib.checks import DataError
+from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -40,17 +41,13 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Raises ConfigError when the run is older than this code, which does not know one of its parameters."""
-        return RunConfig.from_parameters(self._stored_config)
-
-    @cached_property
-    def _stored_config(self) -> dict[str, Any]:
-        return yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8"))
+        return RunConfig.from_parameters(yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8")))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
-        """method, backbone, profile and seed; also of a run whose parameters this code no longer knows."""
-        backbone = self.provenance.get("backbone") or encoder_name(self._stored_config["backbone"])
-        return {name: self._stored_config[name] for name in ("method", "profile", "seed")} | {"backbone": backbone}
+        """method, backbone and seed."""
+        backbone = self.provenance.get("backbone") or encoder_name(self.config.backbone)
+        return {"method": self.config.method, "backbone": backbone, "seed": self.config.seed}
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
@@ -75,12 +72,9 @@ class Run:
         return values | {"method_arguments": {n: v for n, v in arguments.items() if n not in models}}
 
     def encoder(self, *, training_head: bool = False, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
-        """The trained encoder, or sum of encoders.
+        """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained.
 
-        Args:
-            training_head: read through the projection that only training uses (the papers' "cls", not
-                "cls_before_pooler").
-            options: as in SentenceEncoder.from_pretrained.
+        training_head: read through the projection that only training uses (the papers' "cls", not "cls_before_pooler").
 
         Raises:
             EncoderError: the run has no such projection, or its encoder cannot be read.
@@ -92,21 +86,29 @@ class Run:
     def results(self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None) -> pd.DataFrame:
         """RESULT_COLUMNS of this run: read from results/<name>.csv of its folder, or computed once and kept there.
 
-        Args:
-            key: whatever else the rows depend on (the list of tasks): another key is another file.
-            compute: gives the rows.
+        key: whatever else the rows depend on (the list of tasks): another key is another file.
         """
         if key is not None:
             name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
         return kept_rows(self.folder / "results" / f"{name}.csv", compute)
 
 
-def read_rows(path: Path) -> pd.DataFrame:
-    """RESULT_COLUMNS that were kept.
+def find_run(name: str) -> Run | None:
+    """The finished run of this folder, of this id in the store, or whose encoder this folder is; None where there is none.
+    Raises ConfigError where the folder is a run that was not finished."""
+    places = [paths.expanded(name), paths.root() / name]
+    if len(Path(name).parts) == 1:
+        places += [paths.runs() / profile / name for profile in paths.PROFILES]
+    places = [place.parent if place.name == "encoder" else place for place in map(Path, map(os.path.realpath, places))]
+    of_runs = (place for place in places if (place / "config.yaml").is_file() and not (place / "config.json").exists())
+    run = next(map(Run, of_runs), None)
+    if run and not run.is_finished:
+        raise ConfigError(f"{run.folder} is a run without metrics.json: it was cut or copied in part, train it again.")
+    return run
 
-    Raises:
-        DataError: the file holds no such rows.
-    """
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """RESULT_COLUMNS that were kept; raises DataError where the file holds no such rows."""
     try:  # an empty label is no number
         rows = pd.read_csv(path, keep_default_na=False, na_values={"value": [""]}, dtype={"value": float})
         if rows.empty or not {*RESULT_COLUMNS} <= {*rows}:

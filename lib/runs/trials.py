@@ -1,4 +1,4 @@
-"""What a plan is made of: trials, what they start from, and the variants that they are named after."""
+"""What a plan is made of: trials, and what they start from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,8 @@ from lib.runs.store import Run
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A backbone that the notebook makes itself.
-
-    name: for messages. make: gives its folder, from a cache or made now. is_made: whether the cache has it.
-    stand_in: a folder with an encoder of the same shape, for the checks before it is made.
-    """
+    """A backbone that the notebook makes itself. make: gives its folder, from a cache (`is_made`) or made now. stand_in: a
+    folder with an encoder of the same shape, for the checks before it is made."""
 
     name: str
     make: Callable[[], Path]
@@ -45,16 +42,11 @@ def made_from_text(text: Corpus, **shape: Any) -> Made:
 
 
 class Best:
-    """The value of a parameter that dev chose among trials: the highest mean dev score over their seeds, the first of
-    equal ones. Until they are trained, the value of the first stands in.
+    """The value of a parameter that dev chose among trials, given as `Plan.add` gives them: the highest mean dev score over
+    their seeds, the first of equal ones. Until they are trained, the value of the first stands in."""
 
-    Args:
-        parameter: of RunConfig or of the method. trials: a list, or what `Plan.add` gives.
-    """
-
-    def __init__(self, parameter: str, trials: Mapping[Any, Trial] | Iterable[Trial]) -> None:
-        self.parameter = parameter
-        self.trials = list(trials.values() if isinstance(trials, Mapping) else trials)
+    def __init__(self, parameter: str, trials: Mapping[Any, Trial]) -> None:
+        self.parameter, self.trials = parameter, list(trials.values())
 
     @property
     def stand_in(self) -> Any:
@@ -63,7 +55,7 @@ class Best:
         return self._of(self.trials[0].config)
 
     def value(self, finished: Sequence[Run]) -> Any:
-        """finished: the trials, in their order."""
+        """finished: the runs of the trials, in their order."""
         runs = defaultdict(list)
         for trial, done in zip(self.trials, finished, strict=True):
             runs[trial.method, trial.settings].append(done)
@@ -76,11 +68,8 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One run of a plan.
-
-    config: the run, with a stand-in for all that the plan makes or chooses first. after: parameter -> the trial, or Made,
-    whose encoder it takes, or Best, which gives its value.
-    """
+    """One run of a plan. config: the run, with a stand-in for all that the plan makes or chooses first. after: parameter ->
+    the trial, or Made, whose encoder it takes, or Best, which gives its value."""
 
     group: str
     method: str
@@ -111,11 +100,3 @@ class Trial:
             before.append([name, *(one.key if isinstance(one, Trial) else one.name for one in several)])
         text = json.dumps([self.config.as_dict(), before], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def sweep(name: str, values: Iterable[Any], label: str = "{}") -> dict[str, dict[str, Any]]:
-    """Variants for `Plan.add`: one for each value of a parameter, each value once, numbers in rising order."""
-    values = list(dict.fromkeys(values))
-    if all(isinstance(value, int | float) for value in values):
-        values = sorted(values)
-    return {label.format(value): {name: value} for value in values}

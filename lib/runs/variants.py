@@ -11,7 +11,14 @@ from typing import Any
 import yaml
 
 from lib import paths
-from lib.checks import check_choice, check_range, check_seeds
+from lib.checks import ConfigError, check_choice, check_range, check_seeds
+
+
+class _Given(dict):
+    """Parameters by their names."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ConfigError(f"params/variants: {name!r} is none of the parameters that the notebook gives.")
 
 
 def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict[str, dict[Any, dict[str, Any]]]:
@@ -25,29 +32,30 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
         if                  of a row or a table, left out unless the parameter it names is anything but empty or 0, or, as
                             `value in name`, unless the list has the value; several conditions stand in a list
     `shared` holds anchors, and what is checked: `methods` that the tables are for; `chosen_on`, the parameter with seeds for
-    choosing, which no list in `scored_on` shares; parameters that are to be `above_0`.
+    choosing, which no list in `scored_on` shares.
 
-    Args:
-        computed: further names that the file may use.
+    computed: further names that the file may use.
 
     Raises:
-        ConfigError: one of these checks fails; a list of which values are taken by their place has more or fewer; a list
-            holds a value that no row is for.
+        ConfigError: one of these checks fails, or a name is unknown; a list of which values are taken by their place has
+            more or fewer; a list holds a value that no row is for.
     """
     text = (paths.root() / "params/variants" / f"{paper}.yaml").read_text(encoding="utf8")
-    tables, given = yaml.safe_load(text), {**parameters, **computed}
+    tables, given = yaml.safe_load(text), _Given(parameters | computed)
     shared = tables.pop("shared", {})
     check_choice("method", given["method"], shared.get("methods", [given["method"]]))
     if name := shared.get("chosen_on"):
         seeds, *others = (given[one] for one in shared["scored_on"])
         chosen_on = given[name] if isinstance(given[name], list) else [given[name]]
         check_seeds(seeds, chosen_on, name, others=itertools.chain(*others))
-    for name in shared.get("above_0", []):
-        check_range(name, given[name], 0, above=True)
     for name, place in re.findall(r"\$(\w+)\[([1-9])\]", text):
         count = int(place) + 1
         check_range(f"the number of {name}", len(given[name]), count, count)
-    _check_lists(tables, given)
+    entries = [entry for table in tables.values() for entry in (table, *table.values()) if isinstance(entry, dict)]
+    asked = [one for entry in entries for one in _conditions(entry) if one[0]]
+    for name in {name for _, name in asked}:
+        for value in given[name]:
+            check_choice(f"a value of {name}", value, dict.fromkeys(one for one, of in asked if of == name))
     return {table: _filled(rows, given) for table, rows in tables.items()}
 
 
@@ -58,29 +66,17 @@ def _conditions(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(value, name) for value, _, name in (one.rpartition(" in ") for one in conditions)]
 
 
-def _check_lists(tables: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse a value of a parameter for which there is no row."""
-    entries = [entry for table in tables.values() for entry in (table, *table.values()) if isinstance(entry, dict)]
-    asked = [one for entry in entries for one in _conditions(entry) if one[0]]
-    for name in {name for _, name in asked}:
-        for value in given[name]:
-            check_choice(f"a value of {name}", value, dict.fromkeys(one for one, of in asked if of == name))
-
-
-def _is_asked_for(entry: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    return all(value in given[name] if value else bool(given[name]) for value, name in _conditions(entry))
-
-
 def _filled(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
     """The rows that are asked for; of two with one name the first counts."""
     rows: dict[Any, dict[str, Any]] = {}
     for name, change in table.items():
-        if name == "if" or not (_is_asked_for(table, given) and _is_asked_for(change, given)):
+        conditions = [] if name == "if" else [*_conditions(table), *_conditions(change)]
+        if name == "if" or not all(value in given[of] if value else given[of] for value, of in conditions):
             continue
         values = {key: _values(value, given) for key, value in change.items() if key != "if"}
         for row in itertools.product(*values.values()):
             filled = dict(zip(values, row, strict=True))
-            method, _, settings = name.format(**{**given, **filled}).partition(" | ")
+            method, _, settings = name.format_map(_Given(given | filled)).partition(" | ")
             rows.setdefault((method, settings) if settings else method, filled)
     return rows
 
@@ -94,4 +90,4 @@ def _values(value: Any, given: Mapping[str, Any]) -> list[Any]:
         several = [string.Formatter().get_field(name, (), given)[0] for name in value[1:].split(" or ")]
         found = next(filter(None, several), several[-1])
         return found if isinstance(found, list) else [found]
-    return [value.format(**given) if isinstance(value, str) else value]
+    return [value.format_map(given) if isinstance(value, str) else value]

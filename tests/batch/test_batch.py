@@ -154,11 +154,12 @@ title: str = "shown only"
 
 PLAN = """\
 from lib.config import RunConfig
-from lib.runs import Plan, sweep
+from lib.runs import Plan
 
 plan = Plan(profile)
 config = RunConfig.from_parameters(parameters, others=parameters)
-plan.add("sweep", config, sweep("temperature", temperatures, "temperature {}"), [1], method="miCSE")
+variants = {f"temperature {value}": {"temperature": value} for value in temperatures}
+plan.add("sweep", config, variants, [1], method="miCSE")
 print("seen in the notebook only")
 """
 

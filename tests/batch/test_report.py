@@ -56,7 +56,7 @@ def wrong(path: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def judged():
     """Verdicts on four claims, in place of seconds of computing."""
-    found = [(results.HOLDS, 2.5, 5), (results.NO_GAIN, 0.25, 2), (results.CONTRADICTED, -2.5, 3)]
+    found = [("holds", 2.5, 5), ("no gain worth having", 0.25, 2), ("contradicted", -2.5, 3)]
     rows = []
     for claim, (verdict, gain, seeds) in zip(claims.load(), [*found, (results.NOT_MEASURED, None, None)], strict=False):
         row = {name: getattr(claim, name) for name in claims.LABELS} | {"part": "", "verdict": verdict}

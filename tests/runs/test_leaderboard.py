@@ -80,9 +80,6 @@ def test_gains_are_paired_within_their_own_conditions(found):
     each = leaderboard.per_seed(found).set_index(["paper", "sentences", "method", "seed"]).gain.sort_index()
     assert each["micse", 1000, "SimCSE + AMI"].round(6).to_dict() == {"1": 3.0, "2": 3.1}
     assert (each.xs("SimCSE", level="method") == 0).all() and ("infocse", 10000, "InfoCSE", "9") not in each
-
-
-def test_names_say_under_which_conditions(found):
     names = leaderboard.gains(found)
     assert {"1,000 sentences", "3,000 sentences, mean"} <= set(names.group)
     assert {"SimCSE (micse)", "SimCSE (simcse, chosen)", "JTCSE (jtcse)"} <= set(names.label)

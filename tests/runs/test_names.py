@@ -24,6 +24,14 @@ def name(config, **changes):
 # -- runs -----------------------------------------------------------------------------------------------------
 
 
+def test_the_name_follows_content_not_place(config, tmp_path, sentences):
+    moved = tmp_path / "elsewhere.txt"
+    moved.write_text("\n".join(sentences) + "\n")
+    assert name(config, corpus=str(moved), profile="small") == name(config)
+    moved.write_text("\n".join(sentences[::-1]) + "\n")
+    assert name(config, corpus=str(moved)) != name(config)
+
+
 @pytest.mark.parametrize("mlm_weight, differ", [(0.1, True), (0.0, False)])
 @pytest.mark.parametrize("tensor", ["cls.predictions.transform.dense.weight", "cls.predictions.bias"])
 def test_another_saved_mlm_head_is_another_run_where_it_is_read(
@@ -69,11 +77,9 @@ def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_
 @pytest.mark.parametrize(
     "change",
     [
-        {"batch_size": 16}, {"learning_rate": 1e-4}, {"weight_decay": 0.1}, {"warmup_ratio": 0.1}, {"max_steps": 2},
-        {"schedule": "constant"}, {"epochs": 2}, {"gradient_clip": 0.0}, {"precision": "bf16"}, {"seed": 1},
-        {"dev_task": "none"}, {"eval_every": 1}, {"trace_until": 10}, {"max_length": 12}, {"pooling": "mean"},
-        {"dropout": 0.2}, {"corpus_size": 100}, {"corpus_size": 100, "corpus_seed": 1}, {"method": "ct"},
-        {"augmentation": "word_deletion(0.2)"}, {"augmentation": "shuffle"}, {"temperature": 0.1},
+        {"learning_rate": 1e-4}, {"max_steps": 2}, {"precision": "bf16"}, {"seed": 1}, {"dev_task": "none"},
+        {"eval_every": 1}, {"max_length": 12}, {"pooling": "mean"}, {"corpus_size": 100}, {"method": "ct"},
+        {"corpus_size": 100, "corpus_seed": 1}, {"augmentation": "shuffle"}, {"temperature": 0.1},
     ],
     ids=lambda change: ", ".join(change),
 )  # fmt: skip
