@@ -59,8 +59,10 @@ def load_columns(name: str, columns: Sequence[str]) -> list[list[str]]:
     A missing value is a single space. DataError: not found, no network, or columns that are not there or hold no text.
     """
     import datasets
+    from huggingface_hub.utils import validate_repo_id
 
     try:
+        validate_repo_id(name)  # else a folder here would be read
         table = datasets.load_dataset(name, split="train")
     except Exception as error:
         raise DataError(f"hub data set {name!r} could not be loaded ({type(error).__name__}: {error}).") from error
