@@ -61,11 +61,8 @@ def _all(args: Namespace) -> int:
         if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
             say(f"{notebook.name} is skipped: there is no {file}")
             continue
-        job = single(notebook, files=[file] if file.is_file() else [])
-        if job.parameters.get("profile") != args.profile:
-            raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
-        plan_of(job)
-        jobs.append(job)
+        jobs.append(single(notebook, files=[file] if file.is_file() else []))
+        plan_of(jobs[-1])
     code = execute_all(jobs)
     if args.report:
         _report(args)

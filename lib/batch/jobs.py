@@ -35,8 +35,7 @@ def folder(profile: str | None) -> Path:
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """What a notebook says about itself: under `batch` how it ended, under `papermill` its parameters and the seconds it
-    took. Empty for any other file."""
+    """Of a notebook: under `batch` how it ended, under `papermill` parameters and seconds. Empty for any other file."""
     try:
         return nbformat.read(path, as_version=4).metadata
     except Exception:  # nbformat raises many kinds

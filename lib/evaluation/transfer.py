@@ -40,7 +40,6 @@ def evaluate_transfer(
     """Accuracy of a linear classifier on each transfer task, by SentEval's protocol.
 
     Args:
-        data_dir: holds `senteval/downstream`.
         seed: of the folds, the initial weights and the order of rows; SentEval uses 1111 throughout.
 
     Returns:
@@ -49,7 +48,7 @@ def evaluate_transfer(
 
     Raises:
         DataError: a file of a task is missing, truncated or malformed.
-        ValueError: `encode` returned another shape than [n, D], or non-finite numbers.
+        ValueError: `encode` returned non-finite numbers.
     """
     rows = []
     for name in tasks:
