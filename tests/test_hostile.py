@@ -156,8 +156,6 @@ def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkey
     [
         (LONG, "no such file"),
         ("", "no such file"),
-        ("hub:", "'' is no name of the hub"),
-        ("hub:../x:a", "is no name of the hub"),
         ("a.txt+STS99", "an STS task"),
         ("link.txt", "no such file|Too many levels"),
         ("pipe.txt", "no such file"),

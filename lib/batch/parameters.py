@@ -98,7 +98,9 @@ def read_file(path: Path) -> dict[str, Any]:
 
 def read_text(text: str | bytes, source: str) -> dict[str, Any]:
     """The YAML mapping `text`, which the user gave in `source`; see `read_file`."""
-    values = _yaml(text, source) or {}
+    values = _yaml(text, source)
+    if values is None:  # nothing, or comments alone
+        return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{source} is not a mapping: write one `name: value` per line.")
     return values

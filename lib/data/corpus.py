@@ -16,7 +16,7 @@ import numpy as np
 from lib import paths
 from lib.checks import DataError
 from lib.data import demo, hub
-from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
+from lib.data.files import expect_count, manifest, read_lines, read_table, single_spaced, suffixes
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
@@ -126,11 +126,17 @@ def _matching(pattern: str, data_dir: Path) -> list[Path]:
 
 
 def _from_hub(spec: str, data_dir: Path) -> Corpus:
-    for name, file in hub.FILES.items():
-        if spec == file and name != "senteval":
-            return _read([hub.fetch(name, data_dir)])
+    if spec in hub.FILES.values():
+        return _read([hub.fetch(next(name for name, file in hub.FILES.items() if file == spec), data_dir)])
+    from datasets import load_dataset
+
     name, _, columns = spec.partition(":")
-    return Corpus(name, hub.load_columns(name, columns.split(",") if columns else []))
+    try:
+        table = load_dataset(name, split="train")
+        return Corpus(name, [[text or " " for text in table[column]] for column in columns.split(",")])
+    except Exception as error:  # the library raises a dozen kinds
+        reason = single_spaced(f"{type(error).__name__}: {error}")
+        raise DataError(f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason}).") from error
 
 
 def _add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
@@ -153,8 +159,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
             roles of any number of columns, any other stands above one to three columns in the order of ROLES;
             `hub:<file>` for a file of SimCSE's data set repository;
-            `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other data set: up to three
-            columns in the order of ROLES, the first one of texts where none is named;
+            `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
+            split, in the order of ROLES;
             `<one of these>+<STS task>`, which adds the distinct sentences of the task to plain sentences (JTCSE, Table
             VIII): of all splits of STS-B and SICK-R, else of the test pairs. It is then no longer unseen text.
         data_dir: folder for relative names; hub files that already lie there are not fetched.
