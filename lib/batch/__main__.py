@@ -13,7 +13,6 @@ with many parameters; its paths start at the repository:
     base: params/demo/0_start_here.yaml                    # for all, from a file (optional)
     parameters: {corpus_size: 256}                         # for all (optional)
     grid: {seed: [1, 2], learning_rate: [1.0e-4, 5.0e-4]}  # every combination
-    runs: [{seed: 3, batch_size: 64}]                      # then these
 
 Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was started), 130 interrupted,
 138 the kernel was killed (of several notebooks: 1).

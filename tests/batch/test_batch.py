@@ -353,7 +353,6 @@ notebook: notebooks/2_toy.ipynb
 base: base.yaml
 parameters: {{name: fixed}}
 grid: {{seed: [1, 2], mode: [ok, {mode}]}}
-runs: [{{seed: 9, lr: 0.5}}]
 """
 
 
@@ -371,30 +370,30 @@ def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, m
     example = tmp_path / "example.yaml"
     written = command.__doc__[command.__doc__.index("    notebook:") : command.__doc__.index("Exit codes")]
     example.write_text(textwrap.dedent(written))
-    assert len(expand(example)) == 5
+    assert len(expand(example)) == 4
     assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
 
 def test_a_sweep_continues_and_skips_what_is_finished(sweep, notebook, fake, store, capsys):
     assert main(["sweep", str(sweep), "--dry-run"]) == 0
-    assert fake == [] and capsys.readouterr().out.count("to run ") == 5
+    assert fake == [] and capsys.readouterr().out.count("to run ") == 4
     assert main(["sweep", str(sweep)]) == 1
     grid = [{"seed": seed, "mode": mode} for seed in (1, 2) for mode in ("ok", "fail")]
     fixed = declared(notebook)[1] | {"layers": 8, "name": "fixed"}
-    assert fake == [fixed | changes for changes in (*grid, {"seed": 9, "lr": 0.5})]
+    assert fake == [fixed | changes for changes in grid]
     folder = store / "notebooks" / "demo" / "seeds"
-    assert len(list(folder.iterdir())) == 5
+    assert len(list(folder.iterdir())) == 4
     assert f"failed      {folder / 'seed=1-mode=fail.ipynb'}" in capsys.readouterr().out
 
     sweep.write_text(SWEEP.format(mode="better"))
     fake.clear()
     assert main(["sweep", str(sweep)]) == 0
     assert [(call["seed"], call["mode"]) for call in fake] == [(1, "better"), (2, "better")]
-    assert f"skipped     {folder / 'seed=9-lr=0.5.ipynb'}" in capsys.readouterr().out
+    assert f"skipped     {folder / 'seed=2-mode=ok.ipynb'}" in capsys.readouterr().out
 
     fake.clear()
     (sweep.parents[2] / "base.yaml").write_text("layers: 9\n")  # other parameters under the same names
-    assert main(["sweep", str(sweep)]) == 0 and len(fake) == 5
+    assert main(["sweep", str(sweep)]) == 0 and len(fake) == 4
 
 
 def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, monkeypatch, capsys):
@@ -412,7 +411,7 @@ def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, m
     given = {command[8]: read_text(command[6], "-y") for command in commands}
     changed = {"layers": 8, "name": "fixed", "seed": 2, "mode": "ok"}
     assert given[str(folder / "seed=2-mode=ok.ipynb")] == declared(notebook)[1] | changed
-    assert len(given) == 5 and capsys.readouterr().out.count("failed ") == 2
+    assert len(given) == 4 and capsys.readouterr().out.count("failed ") == 2
     assert "--jobs must be at least 1" in refusal(capsys, "sweep", sweep, "--jobs", "0")
 
 
@@ -420,7 +419,7 @@ def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, caps
     sweep.write_text(SWEEP.format(mode="interrupt"))
     assert main(["sweep", str(sweep)]) == 130
     assert "Interrupted; start the same command again" in capsys.readouterr().err
-    assert len(fake) == 2 and list(map(finished, expand(sweep))) == [True, *[False] * 4]
+    assert len(fake) == 2 and list(map(finished, expand(sweep))) == [True, *[False] * 3]
 
 
 @pytest.mark.parametrize(
@@ -429,9 +428,9 @@ def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, caps
         ("grid: {seed: [1]}", "write `notebook: notebooks/name.ipynb`"),
         ("notebook: none.ipynb\ngrid: {seed: [1]}", "none.ipynb cannot be read"),
         (TOY, "has no combinations"),
-        (TOY + "grid: {seed: [1], lr: []}\nruns: [{}]", "a grid with values for every name"),
+        (TOY + "grid: {seed: [1], lr: []}", "a grid with values for every name"),
         (TOY + "gird: {seed: [1]}", "seeds.yaml: unknown entry 'gird': did you mean 'grid'?"),
-        (TOY + "parameters: {sed: 1}\nruns: [{}]", "seeds.yaml, parameters: unknown parameter 'sed'"),
+        (TOY + "parameters: {sed: 1}\ngrid: {seed: [1]}", "seeds.yaml, parameters: unknown parameter 'sed'"),
         (TOY + "grid: {seed: [1, x]}", "seeds.yaml, seed=x: seed must be int"),
     ],
 )

@@ -93,12 +93,6 @@ def test_pages_load_nothing_and_lead_to_the_index(written):
     assert "shown" in pages[0].read_text() and "<msub><mi>x</mi><mn>1</mn></msub>" in pages[0].read_text()
 
 
-def test_the_check_sees_what_is_wrong(tmp_path):
-    loads = '<script src="https://a.org/x.js"></script><img src="//a.org/i.png"><style>@import "http://b.org";</style>'
-    (tmp_path / "a.html").write_text(f'{loads}<a id="x" href="#y">y</a><a href="b.html">b</a><a href="a.html#x">x</a>')
-    assert sorted(wrong(tmp_path / "a.html")) == ["#y", "//a.org/i.png", "b.html", "http://b.org", "https://a.org/x.js"]
-
-
 def test_a_notebook_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "0.ipynb").write_text('{"cells": [')
     with pytest.raises(DataError, match="0.ipynb cannot be read: delete it and run the notebook again."):

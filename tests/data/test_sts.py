@@ -70,11 +70,9 @@ def test_splits(data_dir):
         ("STS/STS15-en-test/STS.input.a.txt", "1\ta\tb\nd\te\nf\tg\n", r"line 1, is not in SentEval's format \('1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n5.5\n", "line 3, is not in SentEval's format"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "nan\n\n5\n", "line 1, is not in SentEval's format"),
         ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
         ("STS/STSBenchmark/sts-test.csv", "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2, "line 1, is not in SentEval's format"),
         ("SICK/SICK_test.txt", None, "SICK_test.txt does not exist: .*python -m lib.data fetch"),
-        ("SICK/SICK_test.txt", "header\n", "expected 1 lines after the header, found 0"),
         ("SICK/SICK_test.txt", "header\n1\ta\tb\t6\tX\n", "line 2, is not in SentEval's format"),
     ],
 )
