@@ -29,7 +29,8 @@ def parse(name: str) -> tuple[str, tuple[float] | tuple[str, str] | tuple[()]]:
 
 def check(name: str) -> None:
     """Load the models that an augmentation needs; ConfigError or DataError as `parse` and `round_trip.load`."""
-    for model in filter(lambda argument: isinstance(argument, str), parse(name)[1]):
+    augmentation, models = parse(name)
+    for model in models if augmentation.startswith("round_trip") else ():
         round_trip.load(model)
 
 

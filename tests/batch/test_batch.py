@@ -53,6 +53,7 @@ def write(path: Path, *cells, parameters: str | None = PARAMETERS) -> Path:
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "a.ipynb")  # a kernel that inherits it thinks that somebody looks at it
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))  # the shared fixture leaves notebook tests alone
     monkeypatch.setenv("CSE_PROGRESS", "off")
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
@@ -215,13 +216,6 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     assert "seen in" not in out and not store.exists()
     assert main(["run", str(write(tmp_path / "n.ipynb")), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
-
-
-def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, fake, monkeypatch):
-    """It would show bars and controls, as if somebody looked at it; `fake` looks."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    assert main(["run", str(notebook)]) == 0 and len(fake) == 1
-    assert os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
 
 
 @pytest.mark.parametrize(
