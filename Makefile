@@ -21,8 +21,7 @@ help:
 	@echo "make bench       speed and memory against sentence-transformers (DATA=<folder> adds the evaluation)"
 	@echo "make published   score all-MiniLM-L6-v2 and compare with its published scores (DATA=<folder>)"
 	@echo "make notebooks   execute the notebooks in place with the demo defaults, to commit their outputs"
-	@echo "make coverage    write COVERAGE.md: every table and figure of every paper, and where it is"
-	@echo "make results     write RESULTS.md: every measured table"
+	@echo "make results     write RESULTS.md: every measured table; and COVERAGE.md: every table and figure of every paper"
 
 setup: $(VENV)/.installed
 
@@ -55,10 +54,7 @@ notebooks: setup
 	CSE_PROGRESS=off CSE_FIGURES="$(CURDIR)/figures" CSE_RUNS="$$(mktemp -d)" $(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	$(BIN)/nbstripout --keep-output --keep-count --extra-keys $(NOISE) notebooks/*.ipynb
 
-coverage: setup
-	$(BIN)/python -m lib.batch.coverage
-
-results: setup
+results coverage: setup
 	$(BIN)/python -m lib.batch.measured
 
 lab: setup

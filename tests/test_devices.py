@@ -20,7 +20,7 @@ from lib.analysis import attention, cost, geometry, redundancy, smoothing
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
-from lib.data.transfer import Split, TransferTask
+from lib.data.transfer import Split
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
 from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, mteb_tasks, sts, transfer
@@ -84,9 +84,9 @@ def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
     single = Split(sentences[:60], None, np.arange(60) % 2)
     pairs = Split(sentences[:60], sentences[60:120], np.arange(60) % 2)
     tasks = {
-        "CR": TransferTask("CR", "folds", single, None, None, False),
-        "MRPC": TransferTask("MRPC", "train_test", pairs, pairs, None, True),
-        "SST2": TransferTask("SST2", "train_dev_test", single, single, single, False),
+        "CR": {"train": single},
+        "MRPC": {"train": pairs, "test": pairs},
+        "SST2": {"train": single, "dev": single, "test": single},
     }
     documents = {str(i): text for i, text in enumerate(given.texts)}
     given.collection = RetrievalTask("toy", "test", {"q": "snow"}, documents, {"q": {"1": 1}})
@@ -127,7 +127,6 @@ ANALYSIS = {
     geometry.cls_energy: lambda g: geometry.cls_energy(g.hidden, g.mask),
     geometry.attention_shares: lambda g: geometry.attention_shares(g.attention, g.mask, g.groups, 3),
 }
-MODES = transfer.SETTINGS.values()
 EVALUATION = {
     interface.encode_distinct: lambda g: interface.encode_distinct(g.encoder.encode, g.texts),
     sts.evaluate_sts: lambda g: sts.evaluate_sts(g.encoder.encode, [g.task]),
@@ -140,8 +139,8 @@ EVALUATION = {
     mteb_tasks.mteb_encoder: lambda g: mteb_tasks.mteb_encoder(g.encoder.encode).encode([{"text": g.texts}]),
     mteb_tasks.evaluate_mteb: lambda g: [],  # all else is mteb's
     nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
-    evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2"), mode="fast"),
-    fit_classifiers: lambda g: [fit_classifiers(**g.data, **g.fits, setting=mode) for mode in MODES],
+    evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2")),
+    fit_classifiers: lambda g: fit_classifiers(**g.data, **g.fits, setting=transfer.SETTING),
     Classifiers.accuracy: lambda g: g.classifiers.accuracy(**g.data, rows=g.train),
 }
 CALLS = ANALYSIS | EVALUATION

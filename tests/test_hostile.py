@@ -117,7 +117,6 @@ def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkey
     ("spec", "words"),
     [
         ("", "no such file"),
-        ("hub:../x:a", "is no name of the hub"),
         ("a.txt+STS99", "an STS task"),
         ("pipe.txt", "no such file"),
     ],

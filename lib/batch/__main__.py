@@ -13,7 +13,6 @@ with many parameters; its paths start at the repository:
     base: params/demo/0_start_here.yaml                    # for all, from a file (optional)
     parameters: {corpus_size: 256}                         # for all (optional)
     grid: {seed: [1, 2], learning_rate: [1.0e-4, 5.0e-4]}  # every combination
-    runs: [{seed: 3, batch_size: 64}]                      # then these
 
 Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was started), 130 interrupted,
 138 the kernel was killed (of several notebooks: 1).
@@ -61,11 +60,8 @@ def _all(args: Namespace) -> int:
         if not file.is_file() and args.profile != "demo":  # the defaults of a notebook are the demo
             say(f"{notebook.name} is skipped: there is no {file}")
             continue
-        job = single(notebook, files=[file] if file.is_file() else [])
-        if job.parameters.get("profile") != args.profile:
-            raise ConfigError(f"{notebook.name} has another profile: write `profile: {args.profile}` in {file}.")
-        plan_of(job)
-        jobs.append(job)
+        jobs.append(single(notebook, files=[file] if file.is_file() else []))
+        plan_of(jobs[-1])
     code = execute_all(jobs)
     if args.report:
         _report(args)

@@ -30,6 +30,7 @@ from lib.runs import Plan
 KILLED = 138
 STATUS = {DONE: "finished", FAILED: "failed", KILLED: "killed"}
 ENCRYPTED = Config(KernelManager={"transport_encryption": "auto"})  # else the kernel warns of others on this machine
+LESS = "lower batch_size or corpus_size, or take a smaller backbone"
 RESUME = "start the same command again, finished training runs are kept and the interrupted one resumes"
 
 
@@ -65,16 +66,13 @@ def execute(job: Job) -> int:
     interrupted one does not have.
 
     Raises:
-        DataError, OSError: the output, the runs or the figures cannot be written.
+        OSError: the output cannot be written.
     """
     say(f"{job.notebook} -> {job.output}")
-    figures = _figures(job)
-    for place in (paths.runs(), job.output.parent, figures):
-        paths.check_writable(place)
     job.output.parent.mkdir(parents=True, exist_ok=True)
     code, reason = DONE, ""
     try:
-        with patch.dict(os.environ, CSE_FIGURES=str(figures)):  # the kernel inherits it
+        with patch.dict(os.environ, CSE_FIGURES=str(_figures(job))):  # the kernel inherits it
             os.environ.pop("JPY_SESSION_NAME", None)  # else the kernel thinks that somebody looks at it in Jupyter
             papermill.execute_notebook(
                 job.notebook, job.output, job.parameters, kernel_name="python3", language="python",
@@ -83,8 +81,7 @@ def execute(job: Job) -> int:
     except papermill.PapermillExecutionError as error:
         code, reason = FAILED, f"cell [{error.exec_count}] stopped with {error.ename}: {one_line(error.evalue)}"
     except DeadKernelError:
-        hint = "lower batch_size or corpus_size, or take a smaller backbone"
-        code, reason = KILLED, f"the kernel was killed, probably out of memory: {hint}; {RESUME}"
+        code, reason = KILLED, f"the kernel was killed, probably out of memory: {LESS}; {RESUME}"
     except (NoSuchKernel, RuntimeError) as error:
         code, reason = FAILED, f"the kernel python3 did not start ({one_line(error)})"
     seconds = _keep(job, code, reason)
@@ -103,7 +100,7 @@ def _figures(job: Job) -> Path:
 
 
 def _keep(job: Job, code: int, reason: str) -> float:
-    """Write into the executed notebook, if there is one, how it ended; returns how long it took, in seconds."""
+    """Write into the executed notebook, if there is one, how it ended; returns its seconds."""
     if not metadata(job.output):
         return 0.0
     notebook = nbformat.read(job.output, as_version=4)
@@ -121,10 +118,7 @@ def finished(job: Job) -> bool:
 
 
 def execute_all(jobs: Sequence[Job], side_by_side: int = 1) -> int:
-    """Execute the jobs and print a summary; a failure does not stop the rest; returns an exit code.
-
-    side_by_side: with more than one, each job has a process of its own that checks its plan first, so many at a time.
-    """
+    """Execute the jobs and print a summary; a failure does not stop the rest. side_by_side: in so many processes."""
     if side_by_side == 1:
         codes = list(map(execute, jobs))
     else:

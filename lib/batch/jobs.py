@@ -16,7 +16,7 @@ from lib import paths
 from lib.batch.parameters import check, declared, read_assignment, read_file, read_text
 from lib.checks import ConfigError, check_choice
 
-SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list], "runs": list[dict]}
+SWEEP = {"notebook": str, "base": str, "parameters": dict, "grid": dict[str, list]}
 LONGEST_NAME = 100  # bytes of the values in the name of an output
 
 
@@ -35,8 +35,7 @@ def folder(profile: str | None) -> Path:
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """What a notebook says about itself: under `batch` how it ended, under `papermill` its parameters and the seconds it
-    took. Empty for any other file."""
+    """Of a notebook: under `batch` how it ended, under `papermill` parameters and seconds. Empty for any other file."""
     try:
         return nbformat.read(path, as_version=4).metadata
     except Exception:  # nbformat raises many kinds
@@ -75,19 +74,13 @@ def single(
 
 
 def expand(sweep: Path) -> list[Job]:
-    """The jobs of a sweep file (see `python -m lib.batch --help`): the grid, then the runs, in their order.
-
-    Raises:
-        ConfigError: the file, or one of its combinations, is wrong.
-    """
-    spec = {"grid": {}, "runs": [], "parameters": {}} | check(SWEEP, read_file(sweep), str(sweep), what="entry")
+    """The jobs of a sweep file (see `python -m lib.batch --help`); ConfigError when it, or a combination, is wrong."""
+    spec = {"grid": {}, "parameters": {}} | check(SWEEP, read_file(sweep), str(sweep), what="entry")
     if "notebook" not in spec:
         raise ConfigError(f"{sweep}: write `notebook: notebooks/name.ipynb`.")
     grid = spec["grid"]
-    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if values]
-    combinations += spec["runs"]
-    if not combinations or not all(grid.values()):
-        raise ConfigError(f"{sweep} has no combinations: give it runs, or a grid with values for every name.")
+    if not grid or not all(grid.values()):
+        raise ConfigError(f"{sweep} has no combinations: give it a grid with values for every name.")
 
     notebook = paths.root() / spec["notebook"]
     kinds, parameters = declared(notebook)
@@ -95,8 +88,9 @@ def expand(sweep: Path) -> list[Job]:
         parameters |= check(kinds, read_file(paths.root() / spec["base"]), spec["base"])
     parameters |= check(kinds, spec["parameters"], f"{sweep}, parameters")
     jobs = {}
-    for combination in combinations:
-        name = _readable(combination) or "defaults"
+    for values in itertools.product(*grid.values()):
+        combination = dict(zip(grid, values, strict=True))
+        name = _readable(combination)
         changed = check(kinds, combination, f"{sweep}, {name}")
         jobs[name] = _job(notebook, parameters | changed, f"{_file_name(sweep.stem)}/{name}")
     return list(jobs.values())

@@ -1,7 +1,9 @@
-"""RESULTS.md: every measured table, with the conditions of its rows, from the published rows."""
+"""Two pages: RESULTS.md, every measured table with the conditions of its rows, from the published rows; COVERAGE.md, every
+table and figure of every paper and where it is, from the papers' sheets."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -17,13 +19,18 @@ Made from `results/` by `make results`; nothing is written here by hand. Profile
 pairs, aggregation all, averaged over the seven tasks; below them, the gain over SimCSE of the same paper under the same conditions, with the same seeds, and its 95 % interval (Student's t over
 seeds). *settings*: given, chosen (by dev scores), or what was changed. Floors, the best untrained reading of each encoder: FLOORS.
 """
+COVERED = """# Every table and figure, and where it is
+
+Made from `slots` in `lib/assets/papers/` by `make coverage`; change it there. *demo*: it runs and shows the mechanism. *small*: measured on real data with a small encoder, rows in
+`results/small/`. Nothing here was run at the size of the papers. The section is that of the paper's notebook; where it is empty, nothing there shows this table or figure.
+"""
 PROFILE = "small"
 FIELD = "params/level/methods.yaml"
 KEYS = ["table", "sentences", "pooling", "settings", "method"]
 
 
 def text() -> str:
-    """The page, with a section for each paper."""
+    """RESULTS.md, with a section for each paper."""
     low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
     return "\n".join([HEAD.replace("FLOORS", low), field(), *(section(paper) for paper in papers.sheets())])
 
@@ -92,5 +99,16 @@ def _markdown(frame: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
 
 
+def coverage() -> str:
+    """COVERAGE.md, with a section for each paper."""
+    sections = [COVERED]
+    sheets = {papers.load(paper)["notebook"]: paper for paper in papers.sheets()}
+    for notebook, paper in sorted(sheets.items()):
+        rows = re.sub(r"\]\((\w+\.ipynb)", r"](notebooks/\1", papers.slots(paper))  # links start at the repository here
+        sections.append(f"## [{notebook}](notebooks/{notebook}.ipynb): {papers.load(paper)['paper']}\n\n{rows}\n")
+    return "\n".join(sections)
+
+
 if __name__ == "__main__":
     (paths.root() / "RESULTS.md").write_text(text(), encoding="utf8")
+    (paths.root() / "COVERAGE.md").write_text(coverage(), encoding="utf8")

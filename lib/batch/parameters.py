@@ -22,7 +22,7 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Types and defaults of a notebook's parameters: the lines `name: type = value` of the cell tagged `parameters`.
 
     Raises:
-        ConfigError: no notebook, an executed copy, no such cell, or another kind of line in it.
+        ConfigError: no notebook, no such cell, or another kind of line in it.
     """
     try:
         notebook = nbformat.read(path, as_version=4)
@@ -31,8 +31,6 @@ def declared(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise ConfigError(refusal(error)) from error
     except Exception as error:  # nbformat raises many kinds, all of them mean the same to the user
         raise ConfigError(f"{path} is not a Jupyter notebook: give an .ipynb file.") from error
-    if "papermill" in notebook.metadata:
-        raise ConfigError(f"{path} is an executed copy with its own parameters: run the original.")
     if "parameters" not in cells:
         raise ConfigError(f"{path} has no cell tagged 'parameters': tag the cell that holds its settings.")
     kinds, defaults, number = {}, {}, 1
@@ -82,11 +80,7 @@ def notebook_of(file: Path) -> Path | None:
 
 
 def check(kinds: Mapping[str, Any], values: Mapping[str, Any], source: str, what: str = "parameter") -> dict[str, Any]:
-    """The `values` that the user gave in `source`, each as an instance of its type in `kinds`.
-
-    Raises:
-        ConfigError: an unknown name, or a value of another type.
-    """
+    """The `values` given in `source` as instances of their types in `kinds`; ConfigError for another name or type."""
     try:
         check_known(values, kinds, what)
         return {name: fit(name, kinds[name], value) for name, value in values.items()}
@@ -95,20 +89,14 @@ def check(kinds: Mapping[str, Any], values: Mapping[str, Any], source: str, what
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The YAML mapping in `path`; an empty file is an empty mapping.
-
-    Raises:
-        ConfigError: there is no such file, or it holds something else.
-    """
+    """The YAML mapping in `path`, empty for an empty file; ConfigError when there is no such file, or something else in it."""
     try:
-        return read_text(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text file in UTF-8.") from None
+        return read_text(path.read_bytes(), str(path))
     except OSError as error:
         raise ConfigError(refusal(error)) from None
 
 
-def read_text(text: str, source: str) -> dict[str, Any]:
+def read_text(text: str | bytes, source: str) -> dict[str, Any]:
     """The YAML mapping `text`, which the user gave in `source`; see `read_file`."""
     values = _yaml(text, source)
     if values is None:  # nothing, or comments alone
@@ -119,11 +107,7 @@ def read_text(text: str, source: str) -> dict[str, Any]:
 
 
 def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]:
-    """`name=value` as a mapping: the value is YAML; where a str is wanted, the text itself unless it stands in quotes.
-
-    Raises:
-        ConfigError: there is no `=`, or the value is no YAML.
-    """
+    """`name=value` as a mapping: the value is YAML; where a str is wanted, the text itself unless it stands in quotes."""
     name, separator, text = assignment.partition("=")
     if not separator:
         raise ConfigError(f"-p {assignment}: write -p name=value.")
@@ -131,7 +115,7 @@ def read_assignment(kinds: Mapping[str, Any], assignment: str) -> dict[str, Any]
     return {name: text.strip() if is_plain_text else _yaml(text, f"-p {assignment}")}
 
 
-def _yaml(text: str, source: str) -> Any:
+def _yaml(text: str | bytes, source: str) -> Any:
     try:
         return _Loader(text).get_single_data()
     except (yaml.YAMLError, ValueError) as error:  # also a date that cannot be

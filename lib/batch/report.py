@@ -1,9 +1,7 @@
-"""The HTML report: executed notebooks as pages, and an index with the verdicts on the papers' claims. Nothing in it is loaded
-from a network, and it can be moved as a folder."""
+"""The HTML report: executed notebooks as pages, and an index of how they ended. Nothing in it is loaded from a network."""
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -17,8 +15,7 @@ from math_core import LatexToMathML
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
-from lib import paths, results, session
-from lib.analysis import claims, papers
+from lib import paths, session
 from lib.checks import DataError
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -47,40 +44,16 @@ def _html(markdown: str) -> Markup:
 def write(profile: str, notebooks: Sequence[Path]) -> Path:
     """Write runs/report/<profile>/: a page for each executed notebook, and index.html, which is returned.
 
-    The demo, whose numbers are no results, shows the verdicts of profile small.
-
     Raises:
-        DataError, OSError: a notebook cannot be read, the report cannot be written, or published rows cannot be judged.
+        DataError: a notebook cannot be read, or the report cannot be written.
     """
     target = paths.runs() / "report" / profile
-    target.mkdir(parents=True, exist_ok=True)
     pages = [_write_page(path, target) for path in notebooks]
-    shown = "small" if profile == "demo" else profile
-    overview = claims.table(profile=shown, least=3)
-    template = jinja2.Environment(autoescape=True).from_string(_asset("report.html.j2"))
-    text = template.render(
-        profile=profile,
-        pages=pages,
-        names={page["name"] for page in pages},
-        html=_html,
-        shown=shown,
-        counts=claims.counts(claims.verdicts(shown)),
-        meaning=f"{claims.__doc__}\n\n{inspect.getdoc(results.verdict).partition('Args:')[0]}",
-        papers={name: papers.load(name) for name in overview.index.unique("paper")},
-        claims=overview.reset_index().to_dict("records"),
-        encoders=[name for name in overview if name not in ("published", "verdict")],
-        versions=session.versions(),
-        commit=session.git_commit(),
-        made=time.strftime("%Y-%m-%d %H:%M"),
-    )
-    index = target / "index.html"
-    with paths.whole_file(index) as partial:
-        partial.write_text(text, encoding="utf-8")
-    return index
-
-
-def _asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True).from_string((ASSETS / "report.html.j2").read_text(encoding="utf8"))
+    about = {"versions": session.versions(), "commit": session.git_commit(), "made": time.strftime("%Y-%m-%d %H:%M")}
+    with paths.whole_file(target / "index.html") as partial:
+        partial.write_text(template.render(profile=profile, pages=pages, html=_html, **about), encoding="utf8")
+    return target / "index.html"
 
 
 def _write_page(path: Path, target: Path) -> dict[str, Any]:
@@ -99,7 +72,8 @@ def _write_page(path: Path, target: Path) -> dict[str, Any]:
         "claim": next((p for p in paragraphs if p.lstrip("*").startswith("The claim")), paragraphs[0]),
         "time": timedelta(seconds=int(notebook.metadata.get("papermill", {}).get("duration") or 0)),
     }
-    exporter = HTMLExporter(raw_template=_asset("report_page.html.j2"), filters={"markdown2html": _html})
+    page = (ASSETS / "report_page.html.j2").read_text(encoding="utf8")
+    exporter = HTMLExporter(raw_template=page, filters={"markdown2html": _html})
     body, _ = exporter.from_notebook_node(notebook, {"metadata": {"name": line["title"]}})
     with paths.whole_file(target / f"{path.stem}.html") as partial:
         partial.write_text(body, encoding="utf-8")

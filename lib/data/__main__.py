@@ -14,14 +14,14 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS
 
 
-def check(name: str, data_dir: Path) -> str:
-    """Count what lies in data_dir under this name; raises DataError when it is not whole."""
-    if name == "senteval":
-        pairs = sum(len(load_sts(data_dir, task).gold) for task in STS_TASKS)
-        for task in TRANSFER_TASKS:
-            load_transfer(data_dir, task)
-        return f"senteval: {len(STS_TASKS)} STS tasks with {pairs:,} scored pairs, {len(TRANSFER_TASKS)} transfer tasks"
-    return f"{name}: {len(load_corpus(hub.FILES[name], data_dir)):,} rows"
+def count(name: str, data_dir: Path) -> str:
+    """What lies in data_dir under this name; DataError when it is not whole."""
+    if name != "senteval":
+        return f"{name}: {len(load_corpus(hub.FILES[name], data_dir)):,} rows"
+    pairs = sum(len(load_sts(data_dir, task).gold) for task in STS_TASKS)
+    for task in TRANSFER_TASKS:
+        load_transfer(data_dir, task)
+    return f"senteval: {len(STS_TASKS)} STS tasks with {pairs:,} scored pairs, {len(TRANSFER_TASKS)} transfer tasks"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def _done(command: str, names: list[str], data_dir: str) -> int:
         try:
             if command == "fetch":
                 hub.fetch(name, folder)
-            print(check(name, folder))
+            print(count(name, folder))
         except DataError as error:
             code = REFUSED
             say(str(error))

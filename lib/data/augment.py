@@ -17,14 +17,7 @@ _PATTERN = re.compile(
 
 
 def parse(name: str) -> tuple[str, tuple[float] | tuple[str, str] | tuple[()]]:
-    """The augmentation and its arguments.
-
-    `none`, `delete_one_word` and `shuffle` have none; `crop(0.1)`, `word_deletion(0.2)` and `word_repetition(0.2)` have
-    a rate; `round_trip(THERE,BACK)` and `round_trip_pairs(THERE,BACK)` have two translation models.
-
-    Raises:
-        ConfigError: anything else.
-    """
+    """The augmentation and its arguments: none, a rate, or two translation models; ConfigError for any other name."""
     if not _PATTERN.fullmatch(name):
         raise ConfigError(
             f"augmentation {name!r} is unknown: choose none, delete_one_word, shuffle, or crop, word_deletion, "
@@ -35,11 +28,10 @@ def parse(name: str) -> tuple[str, tuple[float] | tuple[str, str] | tuple[()]]:
 
 
 def check(name: str) -> None:
-    """Look for the models that an augmentation needs; ConfigError or DataError as `parse` and `round_trip.load`."""
-    augmentation, arguments = parse(name)
-    if augmentation.startswith("round_trip"):
-        for model in arguments:
-            round_trip.load(model)
+    """Load the models that an augmentation needs; ConfigError or DataError as `parse` and `round_trip.load`."""
+    augmentation, models = parse(name)
+    for model in models if augmentation.startswith("round_trip") else ():
+        round_trip.load(model)
 
 
 def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:
@@ -74,10 +66,7 @@ def augment(sentence: str, name: str, rate: float, random: np.random.Generator) 
 
 
 def roles(corpus: Corpus, name: str) -> tuple[str, ...]:
-    """The roles of the columns after the augmentation.
-
-    ConfigError when the name is unknown, or the corpus has more than plain sentences, which are several views already.
-    """
+    """The roles of the columns after the augmentation; ConfigError when the corpus has more than plain sentences."""
     augmentation, _ = parse(name)
     if augmentation != "none" and corpus.kind != "sentences":
         raise ConfigError(

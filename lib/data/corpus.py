@@ -16,18 +16,13 @@ import numpy as np
 from lib import paths
 from lib.checks import DataError
 from lib.data import demo, hub
-from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
+from lib.data.files import expect_count, manifest, read_lines, read_table, single_spaced, suffixes
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
-# What a name of a column holds: which column it must be; that it is of a text; that it is of something else.
-PLACES = {"anchor": 0, "positive": 1, "neg": 2, "contradict": 2}
-TEXT_NAME = re.compile(
-    "anchor|positive|neg|contradict|entail|sent|text|premise|hypothesis|query|question|answer|doc|passage|title|caption|"
-    "summary|word|phrase|original|paraphrase|source|target"
-)
-OTHER_NAME = re.compile(r"label|score|rating|class|categor|judg?ment|(\b|_)(id|idx|index)(\b|_|\d)")
+NUMBER = re.compile(r"[-+\d.,:/]*")
+MOST_LABELS = 10  # words that a column of labels has, over and over
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
@@ -84,40 +79,24 @@ class Corpus:
         return Corpus(f"{self.name}, {size:,} rows drawn with seed {seed}", columns, self.roles)
 
 
-def _roles(path: Path, header: list[str]) -> tuple[str, ...]:
-    """The roles that a header gives: its own names if the first is `anchor`, otherwise none, for columns in order; case
-    does not count.
-
-    Raises:
-        DataError: a column is not one of texts by its name, or belongs in another place.
-    """
-    header = [name.lower() for name in header]
-    if header == ["anchor", "positive", "negative"]:  # as data sets for sentence-transformers name them
-        return ROLES
-    if header[0] == "anchor":
-        return tuple(header)
-    for name, place in zip(header, range(len(ROLES)), strict=False):
-        if not TEXT_NAME.search(name) or OTHER_NAME.search(name) or len(name.split()) > 3:
-            raise DataError(
-                f"{path}: line 1 is a header, and {name!r} is no name of a column of text: write sent0,sent1 above the "
-                "rows, or take a column of labels out."
-            )
-        if any(word in name and place != right for word, right in PLACES.items()):
-            raise DataError(
-                f"{path}: the column {name!r} would be trained on as {ROLES[place]}: order the columns as sent0,sent1,"
-                "hard_neg, or name their roles (anchor,negative)."
-            )
-    return ()
-
-
 def _read_table(path: Path) -> Corpus:
     """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
     header, rows = read_table(path)
-    roles = _roles(path, header)
+    if any(len(name.split()) > 3 for name in header):
+        raise DataError(f"{path}: line 1 is a sentence where a header must be: write sent0,sent1 above the rows.")
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     if broken := next((cell for row in rows for cell in row if "\n" in cell.strip()), ""):
         raise DataError(f"{path}: a cell goes over several lines, {broken[:60]!r}: is a quote sign left open?")
-    return Corpus(path.name, [[row[i].strip() or " " for row in rows] for i in range(len(header))], roles)
+    columns = [[row[i].strip() or " " for row in rows] for i in range(len(header))]
+    for name, column in zip(header, columns, strict=True):
+        cells = {cell.strip() for cell in column}
+        are_labels = len(cells) <= MOST_LABELS < len(column) and not any(" " in cell for cell in cells)
+        if rows and (are_labels or all(map(NUMBER.fullmatch, cells))):
+            raise DataError(f"{path}: the column {name!r} holds numbers or labels, which are no text: take it out.")
+    roles = tuple(name.lower() for name in header)
+    if roles == ("anchor", "positive", "negative"):  # as data sets for sentence-transformers name them
+        roles = ROLES
+    return Corpus(path.name, columns, roles if roles[0] == ROLES[0] else ())
 
 
 def _read(files: Sequence[Path]) -> Corpus:
@@ -140,21 +119,24 @@ def _matching(pattern: str, data_dir: Path) -> list[Path]:
     files = [data_dir / name for name in names]
     if not files or not os.path.isfile(files[0]):
         raise DataError(
-            f"corpus {pattern[:200]!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns "
-            "relative to data_dir, an absolute path, or one of `demo`, `demo-triples`, `hub:<file>` alone, and behind it + "
-            "and an STS task if its sentences are to be added."
+            f"corpus {pattern[:200]!r}: no such file that can be read (data_dir is {data_dir}); give files or patterns, "
+            "or one of `demo`, `demo-triples`, `hub:<file>`; behind it + and an STS task adds the task's sentences."
         )
     return files
 
 
 def _from_hub(spec: str, data_dir: Path) -> Corpus:
-    for name, file in hub.FILES.items():
-        if spec == file and name != "senteval":
-            return _read([hub.fetch(name, data_dir)])
+    if spec in hub.FILES.values():
+        return _read([hub.fetch(next(name for name, file in hub.FILES.items() if file == spec), data_dir)])
+    from datasets import load_dataset
+
     name, _, columns = spec.partition(":")
-    if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
-        raise DataError(f"corpus 'hub:{spec}': {name!r} is no name of the hub: write hub:<user>/<data set>.")
-    return Corpus(name, hub.load_columns(name, columns.split(",") if columns else []))
+    try:
+        table = load_dataset(name, split="train")
+        return Corpus(name, [[text or " " for text in table[column]] for column in columns.split(",")])
+    except Exception as error:  # the library raises a dozen kinds
+        reason = single_spaced(f"{type(error).__name__}: {error}")
+        raise DataError(f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason}).") from error
 
 
 def _add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
@@ -175,14 +157,12 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
             sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
-            roles of any number of columns. Any other has one to three columns in the order of ROLES, and a known word
-            in the name of each: sent0,sent1,hard_neg; premise,hypothesis; query text,positive text;
+            roles of any number of columns, any other stands above one to three columns in the order of ROLES;
             `hub:<file>` for a file of SimCSE's data set repository;
-            `hub:<user>/<data set>[:<column>[,<column>...]]` for the train split of any other data set: up to three
-            columns in the order of ROLES, the first one of texts where none is named;
+            `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
+            split, in the order of ROLES;
             `<one of these>+<STS task>`, which adds the distinct sentences of the task to plain sentences (JTCSE, Table
-            VIII): of all splits of STS-B and SICK-R, else of the test pairs. Scores on this task are then no longer
-            those of unseen text.
+            VIII): of all splits of STS-B and SICK-R, else of the test pairs. It is then no longer unseen text.
         data_dir: folder for relative names; hub files that already lie there are not fetched.
         size, seed: a random subset, see `Corpus.sample`; drawn before a task's sentences are added.
 

@@ -13,7 +13,7 @@ import math
 import platform
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import metadata
 from itertools import chain
@@ -51,10 +51,7 @@ _ADMONITION = re.compile(
 _UNDERLINE = re.compile(r"([^\w\s])\1{2,}$")
 _BULLET = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 # ":param x: text", "x (int, *optional*): text", "x : int", "x -- text": what stands before the text
-_FIELD = re.compile(
-    r":[a-z]+\b[^:]*:(?:\s+|$)|[^:]{1,60} -- "
-    r"|\*{0,2}[\w.`]+\s*(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?\s*:(?:\s+|$)"
-)
+_FIELD = re.compile(r":[a-z]+\b[^:]*:(?:\s+|$)|[^:]{1,60} -- |\*{0,2}[\w.`]+\s*(?:\(.*?\))?\s*:(?:\s+|$)")
 _MARKUP = [
     (re.compile(r"\[`+~?(?:[^`\]]*\.)?([^`\].]*)`+\](?:\([^)]*\))?"), r"\1"),  # [`~package.name`]
     (re.compile(r"\[([^\]]+)\]\([^)]*\)"), r"\1"),  # [text](address)
@@ -74,10 +71,7 @@ _SENTENCE = re.compile(r"[A-Z][A-Za-z0-9 ,;:.'\"()/%!?-]*[.!?]")
 
 
 def paragraphs(doc_string: str) -> list[str]:
-    """The paragraphs of running text, one line each.
-
-    Code, doctests, headings, tables of contents and directives are left out; bullets and parameter names are cut off.
-    """
+    """The paragraphs of running text, one line each: without code, headings and directives, bullets and parameter names."""
     blocks: list[list[str]] = [[]]  # the lines of each paragraph, the last one still open
     level = 0  # the indentation of the open paragraph
     skip_deeper = math.inf  # lines indented more than this belong to a directive or to code
@@ -180,7 +174,7 @@ def doc_strings(source: str) -> Iterator[str]:
     yield from inside(body, module=True)
 
 
-def _installed() -> dict[str, tuple[str, Path]]:
+def installed() -> dict[str, tuple[str, Path]]:
     """Version and folder of the installed PACKAGES by import name; none is imported."""
     packages = {}
     for name in PACKAGES:
@@ -190,32 +184,26 @@ def _installed() -> dict[str, tuple[str, Path]]:
     return packages
 
 
-def read_docstring_sentences(folders: Sequence[Path]) -> list[str]:
-    """The sentences in the packages in these folders, file by file; each once, whatever its case."""
-    sentences: dict[str, str] = {}
-    with progress(total=len(folders), label="read doc strings, package") as bar:
-        for folder in folders:
-            for file in sorted(folder.rglob("*.py")):
-                if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
-                    texts = dict.fromkeys(doc_strings(file.read_text(encoding="utf-8", errors="ignore")))
-                    for sentence in chain.from_iterable(map(sentences_of, texts)):
-                        sentences.setdefault(sentence.lower(), sentence)
-            bar.update()
-    return list(sentences.values())
-
-
 def docstring_sentences() -> list[str]:
-    """About 80 thousand English sentences of the installed packages, package by package.
+    """About 80 thousand English sentences of the installed packages, package by package, file by file; each once, whatever
+    its case. The same for the same package versions.
 
-    The same for the same package versions. Read once, in about 20 seconds; then from the cache. DataError when that
-    cannot be written.
+    Read once, in about 20 seconds; then from the cache. DataError when that cannot be written.
     """
-    packages, python = _installed(), platform.python_version_tuple()[:2]  # the version of what `ast` accepts
+    packages, python = installed(), platform.python_version_tuple()[:2]  # the version of what `ast` accepts
     versions = SENTENCE_FORMAT, python, [(name, version) for name, (version, _) in packages.items()]
     key = hashlib.sha256(repr(versions).encode()).hexdigest()[:12]
 
     def write(path: Path) -> None:
-        sentences = read_docstring_sentences([folder for _, folder in packages.values()])
-        path.write_text("\n".join(sentences), encoding="utf8")
+        sentences: dict[str, str] = {}
+        with progress(total=len(packages), label="read doc strings, package") as bar:
+            for _, folder in packages.values():
+                for file in sorted(folder.rglob("*.py")):
+                    if SKIPPED_FOLDERS.isdisjoint(file.relative_to(folder).parts):
+                        texts = dict.fromkeys(doc_strings(file.read_text(encoding="utf-8", errors="ignore")))
+                        for sentence in chain.from_iterable(map(sentences_of, texts)):
+                            sentences.setdefault(sentence.lower(), sentence)
+                bar.update()
+        path.write_text("\n".join(sentences.values()), encoding="utf8")
 
     return read_lines(paths.made_once(paths.cache() / "demo" / f"sentences-{key}.txt", write))

@@ -11,11 +11,7 @@ LONGEST = 32  # words of a sentence
 
 
 def load_words(file: str = "") -> tuple[str, ...]:
-    """The frequent words of a table word,count; empty: the shipped 300.
-
-    Raises:
-        DataError: missing, without a word, or another header.
-    """
+    """The frequent words of a table word,count; empty: the shipped 300. DataError: missing, empty, another header."""
     path = paths.expanded(file) if file else FOLDER / "words.csv"
     _, rows = read_table(path, ["word", "count"])
     if not rows:
@@ -24,15 +20,9 @@ def load_words(file: str = "") -> tuple[str, ...]:
 
 
 def load_pool(file: str = "") -> tuple[str, ...]:
-    """The sentences of a pool, one a line; empty: the shipped 64.
-
-    Raises:
-        DataError: missing, without a sentence, or with one of more than LONGEST words.
-    """
+    """The sentences of a pool, one a line; empty: the shipped 64. DataError: missing, or one has more than LONGEST words."""
     path = paths.expanded(file) if file else FOLDER / "pool.txt"
     sentences = tuple(filter(None, map(str.strip, read_lines(path))))
-    if not sentences:
-        raise DataError(f"{path} holds no sentence.")
     for sentence in sentences:
         if (words := len(sentence.split())) > LONGEST:
             raise DataError(f"{path}: {sentence[:60]!r} has {words} words, a pool's sentences have at most {LONGEST}.")

@@ -27,13 +27,12 @@ def manifest() -> dict[str, Any]:
 
 
 def read_lines(path: Path, expected: int | None = None, *, encoding: str = "utf8", header: int = 0) -> list[str]:
-    """Lines of a text file, or of its .gz form, without line ends and byte order mark; only a line feed ends a line.
+    """Lines of a text file, or of its .gz form, without byte order mark; only a line feed ends a line.
 
     expected: how many there are after the `header` lines, which are left out; None: any number.
 
     Raises:
-        DataError: missing, unreadable, a truncated .gz, not in `encoding` (or Latin-1 that was converted to UTF-8), or
-            of another length.
+        DataError: missing, unreadable, a truncated .gz, in another encoding, or of another length.
     """
     opener = gzip.open if path.suffix.lower() == ".gz" else open
     try:
@@ -46,9 +45,7 @@ def read_lines(path: Path, expected: int | None = None, *, encoding: str = "utf8
         raise DataError(f"{path} is truncated or damaged ({error}): fetch it again.") from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path} is not {encoding} text (see line {line}): convert it to {encoding}, or fetch it again."
-        ) from error
+        raise DataError(f"{path} is not {encoding} text (see line {line}): convert it, or fetch it again.") from error
     except OSError as error:
         raise DataError(refusal(error)) from error
     if encoding == "latin-1" and not content.isascii():
@@ -101,10 +98,7 @@ def read_table(path: Path, header: Sequence[str] = ()) -> tuple[list[str], list[
     try:
         rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
-        raise DataError(
-            f"{path}, near line {reader.line_num}: {error}; is a quote sign left open? A cell with quote signs stands in "
-            "quote signs itself, each of its own doubled."
-        ) from error
+        raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
     if not rows:
         raise DataError(f"{path} is empty.")
     (_, first), *rows = rows

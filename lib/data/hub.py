@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from lib import paths
@@ -16,10 +15,7 @@ FILES: dict[str, str] = manifest()["hub"]["files"]  # wiki1m, nli, senteval
 
 
 def fetch(name: str, data_dir: Path) -> Path:
-    """Bring one of FILES from SimCSE's data set repository into data_dir; return where it lies.
-
-    DataError: no network, or an archive that is not whole.
-    """
+    """Bring one of FILES from SimCSE's data set repository into data_dir, once; DataError: no network, a damaged archive."""
     is_archive = name == "senteval"
     bring = _unpack if is_archive else shutil.copy
     target = data_dir / ("senteval/downstream" if is_archive else FILES[name])
@@ -51,21 +47,3 @@ def _download(file: str) -> Path:
             f"{file} could not be fetched from the hub ({type(error).__name__}): with no network, copy the file into "
             "data_dir by hand."
         ) from error
-
-
-def load_columns(name: str, columns: Sequence[str]) -> list[list[str]]:
-    """S x n strings: columns of the train split of a hub data set, the first one where none is named.
-
-    A missing value is a single space. DataError: not found, no network, or columns that are not there or hold no text.
-    """
-    import datasets
-
-    try:
-        table = datasets.load_dataset(name, split="train")
-    except Exception as error:
-        raise DataError(f"hub data set {name!r} could not be loaded ({type(error).__name__}: {error}).") from error
-    texts = [column for column, feature in table.features.items() if getattr(feature, "dtype", "").endswith("string")]
-    columns = columns or texts[:1]
-    if not columns or not set(columns) <= set(texts):
-        raise DataError(f"hub data set {name!r} has the columns of text {texts}; asked for {list(columns)}.")
-    return [[value or " " for value in table[column]] for column in columns]

@@ -35,9 +35,8 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
     """Texts and labels by name.
 
     Args:
-        name: `demo` (600 titles on 20 topics, written for this project); `stackoverflow`, `banking77` or
-            `amazon_counterfactual` in data_dir; or a .csv or .tsv file with the header text, label, relative to
-            data_dir or absolute.
+        name: one of SETS (`demo`: 600 titles on 20 topics, written for this project), or a .csv or .tsv file with the
+            header text, label, relative to data_dir or absolute.
         split: `train` or `test`, of the sets that have both.
 
     Raises:

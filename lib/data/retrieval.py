@@ -33,16 +33,17 @@ class RetrievalTask:
 
 
 def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> RetrievalTask:
-    """Read `<data_dir>/retrieval/<name>` (or a folder anywhere, if `name` is absolute); a name that ends with .tsv is a
-    table of captions in data_dir, see `load_captions`.
+    """Read `<data_dir>/retrieval/<name>` (or a folder anywhere, if `name` is absolute), or a .tsv table of captions in
+    data_dir: a line per picture, its name and at least two captions (Flickr30k as in Multi30k has five), of which the
+    first asks for the others of its row among those of all rows.
 
     Queries without judgements in this split are left out, as BEIR does; empty documents stay.
 
     Raises:
-        DataError: a file is missing or not in BEIR's layout, an id comes twice, or a judgement names an unknown id.
+        DataError: a file is missing or in another layout, an id comes twice, or a judgement names an unknown id.
     """
     if name.endswith(".tsv"):
-        return load_captions(Path(data_dir) / name)
+        return _captions(Path(data_dir) / name)
     folder = Path(data_dir) / "retrieval" / name
     documents, queries = _texts(folder / "corpus.jsonl"), _texts(folder / "queries.jsonl")
     path = folder / "qrels" / f"{split}.tsv"
@@ -61,14 +62,7 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
     return RetrievalTask(folder.name, split, asked, documents, relevance)
 
 
-def load_captions(path: Path) -> RetrievalTask:
-    """Captions of pictures as a collection: the first of a row asks for the others of its row among those of all rows.
-
-    path: a line per picture, its name and at least two captions, tab-separated (Flickr30k as in Multi30k has five).
-
-    Raises:
-        DataError: missing, without a row, or a row without a name and two captions: the line is named.
-    """
+def _captions(path: Path) -> RetrievalTask:
     queries, documents, relevance = {}, {}, {}
     for number, line in enumerate(read_lines(path), start=1):
         picture, *captions = map(single_spaced, line.split("\t"))
@@ -78,10 +72,9 @@ def load_captions(path: Path) -> RetrievalTask:
                 f"{path}, line {number}: expected a picture's name, given once, and at least two captions, tab-separated, "
                 "and no header."
             )
-        queries[picture] = captions[0]
         others = {f"{picture}, caption {place}": text for place, text in enumerate(captions[1:], start=2)}
+        queries[picture], relevance[picture] = captions[0], dict.fromkeys(others, 1)
         documents |= others
-        relevance[picture] = dict.fromkeys(others, 1)
     if not queries:
         raise DataError(f"{path} holds no captions.")
     return RetrievalTask(path.stem, "test", queries, documents, relevance)

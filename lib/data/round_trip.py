@@ -27,8 +27,8 @@ def round_trip(sentences: Sequence[str], there: str, back: str) -> list[str]:
 
     The authors used Google Translate (French and Russian for BERT, Dutch and Chinese for RoBERTa). Here it is any pair
     of sequence-to-sequence models for one direction each, a folder or hub name with safetensors weights, for example
-    Helsinki-NLP/opus-mt-en-fr and opus-mt-fr-en. Every chunk is kept in the cache by its text and the models: when a
-    corpus grows, only its new chunks are translated. An empty translation is replaced by the sentence itself.
+    Helsinki-NLP/opus-mt-en-fr and opus-mt-fr-en. Every chunk is kept in the cache by its text and the models. An empty
+    translation is replaced by the sentence itself.
 
     Raises:
         DataError: as `load`; more than MOST_EMPTY of a chunk is empty; the cache cannot be written.
@@ -42,8 +42,7 @@ def round_trip(sentences: Sequence[str], there: str, back: str) -> list[str]:
             texts = translate(texts, tokenizer, model.to(processes().device))
         if (empty := sum(not text.strip() for text in texts)) > MOST_EMPTY * len(chunk):
             raise DataError(
-                f"round-trip translation with {there!r} and {back!r} gave nothing for {empty} of {len(chunk)} sentences: "
-                "are they models for these two directions?"
+                f"{there!r} and {back!r} translate {empty} of {len(chunk)} sentences to nothing: take others."
             )
         kept = [text.strip() or sentence for text, sentence in zip(texts, chunk, strict=True)]
         path.write_text(json.dumps(kept, ensure_ascii=False), encoding="utf8")
@@ -64,21 +63,18 @@ def load(name: str) -> tuple[Any, Any, list[Path]]:
     Raises:
         DataError: the model is nowhere or damaged, or does not translate in one direction without further arguments.
     """
-    from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     quiet()
-    folder = paths.expanded(name)
-    source = str(folder if folder.is_dir() else name)
-    options = {"local_files_only": folder.is_dir(), "trust_remote_code": False}
+    source = str(paths.expanded(name)) if paths.expanded(name).is_dir() else name
     try:
-        config = AutoConfig.from_pretrained(source, **options)
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
         folder = paths.model_folder(source)
         if problem := paths.foreign_shard(folder):
             raise DataError(problem)
-        if hasattr(tokenizer, "src_lang") or getattr(config, "task_specific_params", None):
+        model = AutoModelForSeq2SeqLM.from_pretrained(source, use_safetensors=True, trust_remote_code=False)
+        if hasattr(tokenizer, "src_lang") or getattr(model.config, "task_specific_params", None):
             raise DataError("it wants a language or a task beside the text, which is not given here")
-        model = AutoModelForSeq2SeqLM.from_pretrained(source, use_safetensors=True, **options)
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
         reason = "it needs code of its own, which is never run" if "trust_remote_code" in str(error) else str(error)
         raise DataError(

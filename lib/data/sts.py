@@ -13,11 +13,11 @@ from lib.checks import DataError
 from lib.data import demo
 from lib.data.files import expect_count, manifest, read_pattern, read_table, single_spaced
 
+PROTOCOLS = {"demo": "demo pairs"}  # whose pairs they are, as tables say it; of all others SentEval
 SCALE = (0, 5)  # of gold scores
 POSITIVE_GOLD = 4.0  # pairs scored strictly above this mean the same (SimCSE, Figure 2); every task has some
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 
-# Patterns of a line.
 _SCORE = r"(?P<score>[0-4](\.\d*)?|5(\.0*)?)"
 _PAIR = r"(?P<first>[^\t]*)\t(?P<second>[^\t]*)"
 _SOURCES = r"(\t[^\t]*){2}"  # or licence and author
@@ -43,7 +43,7 @@ class Subset:
 
 @dataclass(frozen=True)
 class STSTask:
-    """One task: its subsets by name (one subset for STS-B, SICK-R and the demo), n pairs in all."""
+    """One task: its subsets by name; one for STS-B, SICK-R and the demo."""
 
     name: str
     split: str
@@ -85,13 +85,6 @@ def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
     return subset
 
 
-def protocol(name: str, split: str) -> str:
-    """Whose pairs they are, as tables say it."""
-    if name == "demo":
-        return "demo pairs"
-    return "MTEB pairs, SentEval tokenisation" if (name, split) == ("SICK-R", "all") else "SentEval"
-
-
 def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     """One STS task, files read as distributed (lower-cased and tokenised by SentEval's script; SICK in its case).
 
@@ -99,7 +92,7 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         data_dir: holds senteval/downstream/...
         name: one of STS_TASKS, or `demo` (our own pairs, shipped; no benchmark).
         split: `test`; for STS-B also `train`, `dev`, `all`; for SICK-R also `train`, `trial`, `all`. `all` of SICK-R
-            are the 9,927 pairs that MTEB scores, here in SentEval's tokenisation; the papers use `test`, 4,927 pairs.
+            are the 9,927 pairs that MTEB scores; the papers use `test`, 4,927 pairs.
 
     Raises:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
@@ -122,4 +115,4 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]
         subsets = {subset: _read_subset(folder, subset, *counts) for subset, counts in year["subsets"].items()}
-    return STSTask(name, split, protocol(name, split), subsets)
+    return STSTask(name, split, PROTOCOLS.get(name, "SentEval"), subsets)

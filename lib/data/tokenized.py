@@ -27,10 +27,7 @@ MOST_UNKNOWN = 0.8  # share of the tokens of a corpus
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """N rows of a corpus, one sentence per row for each of S roles, padded to the longest sentence, L tokens.
-
-    input_ids, attention_mask: int64 [N, S, L]. roles: S names. extra: further columns [N, ...].
-    """
+    """N rows of a corpus with S roles, padded to the longest sentence: ids and mask int64 [N, S, L]; extra: [N, ...]."""
 
     input_ids: Tensor
     attention_mask: Tensor
@@ -41,9 +38,7 @@ class Batch:
         return len(self.input_ids)
 
     def column(self, role: str) -> tuple[Tensor, Tensor]:
-        """input_ids and attention_mask of one role, each [N, L]; KeyError when the batch has no such role."""
-        if role not in self.roles:
-            raise KeyError(f"no column {role!r} among {', '.join(self.roles)}")
+        """input_ids and attention_mask of one role, each [N, L]; ValueError when the batch has no such role."""
         column = self.roles.index(role)
         return self.input_ids[:, column], self.attention_mask[:, column]
 
@@ -58,8 +53,7 @@ class TokenizedCorpus:
     """Token ids of n rows with S columns.
 
     ids: int32 [total], all rows one after the other, column by column inside a row. offsets: int64 [n * S + 1], where
-    each sentence starts. roles: S names, see Corpus. pad_id: what fills a batch up. extra: further columns [n, ...]
-    that batches carry along.
+    each sentence starts. extra: further columns [n, ...] that batches carry along.
     """
 
     ids: np.ndarray
@@ -99,7 +93,6 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     """Tokenise with `encoder.tokenize`, or take the array that an earlier run left in the cache.
 
     Args:
-        encoder: a SentenceEncoder (its tokenizer, and its prompt if its pooling has one).
         max_length: longest input in tokens, special tokens included.
         split: the rest of a longer text goes on in further rows instead of being cut off; for plain sentences only.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -19,7 +18,7 @@ TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 EXPECTED_LINES: dict[str, int] = manifest()["transfer"]  # of each file, relative to senteval/downstream
 TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 
-# Folds tasks: the file of class 1, then the file of class 0.
+# Tasks without a test set: the file of class 1, then the file of class 0.
 _FOLD_FILES = {
     "MR": ("MR/rt-polarity.pos", "MR/rt-polarity.neg"),
     "CR": ("CR/custrev.pos", "CR/custrev.neg"),
@@ -42,10 +41,7 @@ _OPTIONS = {"SST2": {}, "TREC": {"encoding": "latin-1"}, "MRPC": {"header": 1}}
 
 @dataclass(frozen=True)
 class Split:
-    """Sentences (single-spaced) or sentence pairs with their classes, in file order.
-
-    sentences1: n texts. sentences2: n texts of pair tasks, else None. labels: int64 [n], classes from 0.
-    """
+    """n sentences (single-spaced) or sentence pairs with their classes, from 0, int64 [n], in file order."""
 
     sentences1: list[str]
     sentences2: list[str] | None
@@ -55,24 +51,8 @@ class Split:
         return len(self.sentences1)
 
 
-@dataclass(frozen=True)
-class TransferTask:
-    """One task.
-
-    kind: with `folds` everything is in `train` and is cross-validated; with `train_test` the penalty is chosen by folds
-    of `train`; with `train_dev_test` it is chosen on `dev`. pairs: the task classifies sentence pairs.
-    """
-
-    name: str
-    kind: Literal["folds", "train_test", "train_dev_test"]
-    train: Split
-    test: Split | None
-    dev: Split | None
-    pairs: bool
-
-
-def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
-    """Read one of TRANSFER_TASKS from `<data_dir>/senteval/downstream`.
+def load_transfer(data_dir: Path | str, name: str) -> dict[str, Split]:
+    """Read one of TRANSFER_TASKS from `<data_dir>/senteval/downstream`: `train`, of some tasks `dev` and `test`, too.
 
     Raises:
         DataError: `name` is not a transfer task; a file is missing, has another number of lines than EXPECTED_LINES, or a
@@ -81,15 +61,11 @@ def load_transfer(data_dir: Path | str, name: str) -> TransferTask:
     if name not in TRANSFER_TASKS:
         raise DataError(f"{name!r} is not a transfer task: choose from {', '.join(TRANSFER_TASKS)}.")
     folder = Path(data_dir) / "senteval" / "downstream"
-    if name in _FOLD_FILES:
-        ones, zeros = (
-            read_lines(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name]
-        )
-        texts, labels = [single_spaced(line) for line in ones + zeros], np.repeat([1, 0], [len(ones), len(zeros)])
-        return TransferTask(name, "folds", Split(texts, None, labels), test=None, dev=None, pairs=False)
-    splits = {part: _read(folder, name, file) for part, file in _SPLIT_FILES[name].items()}
-    kind = "train_dev_test" if "dev" in splits else "train_test"
-    return TransferTask(name, kind, splits["train"], splits["test"], splits.get("dev"), pairs=name == "MRPC")
+    if name in _SPLIT_FILES:
+        return {part: _read(folder, name, file) for part, file in _SPLIT_FILES[name].items()}
+    ones, zeros = (read_lines(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name])
+    labels = np.repeat([1, 0], [len(ones), len(zeros)])
+    return {"train": Split([single_spaced(line) for line in ones + zeros], None, labels)}
 
 
 def _read(folder: Path, name: str, file: str) -> Split:

@@ -38,7 +38,7 @@ def cluster_scores(
     """How well clusters match labels, and how far they lie apart.
 
     Args:
-        vectors: [n, D]. labels: n. clusters: k of K-Means, 2 to n. seeds: of K-Means, one start each.
+        vectors: [n, D]. clusters: k of K-Means, 2 to n. seeds: of K-Means, one start each.
 
     Returns:
         seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
@@ -65,9 +65,6 @@ def evaluate_clustering(
 
     Returns:
         Rows task, split, protocol, aggregation, metric, value (x 100).
-
-    Raises:
-        ValueError: `encode` returned another shape than [n, D].
     """
     vectors, row_of = encode_distinct(encode, task.texts, np.float32)
     vectors = vectors[[row_of[text] for text in task.texts]]

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -30,10 +29,8 @@ MAX_PASSES = 200
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of SentEval: folds of the protocol (outer and inner), optimiser, minibatch, early stopping."""
+    """Of Adam, the minibatch and early stopping."""
 
-    folds: int
-    optimiser: Literal["adam", "rmsprop"]
     learning_rate: float
     batch_size: int
     tenacity: int
@@ -76,12 +73,7 @@ def fit_classifiers(
         train: bool [fits, n], the training rows of each fit; the sets may differ in size.
         held_out: bool [fits, n], the rows whose accuracy selects the weights and stops the fit.
         penalties: float [fits], weight decay: added to the gradient, bias included.
-
-    Raises:
-        ValueError: a fit has no training row or no held-out row.
     """
-    if not (train.any(1).all() and held_out.any(1).all()):
-        raise ValueError("every fit needs a training row and a held-out row.")
     device, fits = features.device, len(penalties)
     train, held_out = train.to(device), held_out.to(device)
     inputs = F.pad(features, (0, 1), value=1)  # the bias is the weight of a constant feature: [n, D + 1]
@@ -89,7 +81,7 @@ def fit_classifiers(
 
     generator = torch.Generator("cpu").manual_seed(seed)
     start = initial_weights(features.shape[1], targets.shape[1], generator).to(device)
-    optimiser = _Optimiser(start.unsqueeze(1).repeat(1, fits, 1), penalties.to(device), setting)
+    optimiser = _Optimiser(start.unsqueeze(1).repeat(1, fits, 1), penalties.to(device), setting.learning_rate)
     best = optimiser.weights.clone()
     best_correct = torch.full((fits,), -1, device=device)
     failures = torch.zeros(fits, dtype=torch.long, device=device)
@@ -114,7 +106,7 @@ def fit_classifiers(
 
 
 def initial_weights(dimensions: int, classes: int, generator: torch.Generator) -> Tensor:
-    """torch's default start of a linear layer, weights and bias uniform in +-1/sqrt(D): [C, D + 1], on the CPU."""
+    """torch's default start of a linear layer, uniform in +-1/sqrt(D): [C, D + 1], on the CPU."""
     return (2 * torch.rand(classes, dimensions + 1, generator=generator, device="cpu") - 1) / dimensions**0.5
 
 
@@ -165,10 +157,10 @@ def _correct(weights: Tensor, inputs: Tensor, labels: Tensor, rows: Tensor) -> T
 
 
 class _Optimiser:
-    """Adam or RMSprop with the defaults of torch.optim, for weights [C, fits, D + 1], with one weight decay per fit."""
+    """Adam with the defaults of torch.optim, for weights [C, fits, D + 1], with one weight decay per fit."""
 
-    def __init__(self, weights: Tensor, weight_decay: Tensor, setting: Setting) -> None:
-        self.weights, self.weight_decay, self.setting = weights, weight_decay.view(1, -1, 1), setting
+    def __init__(self, weights: Tensor, weight_decay: Tensor, rate: float) -> None:
+        self.weights, self.weight_decay, self.rate = weights, weight_decay.view(1, -1, 1), rate
         self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = torch.zeros_like(self.weight_decay)
 
@@ -178,18 +170,13 @@ class _Optimiser:
         before = None if active is None else [tensor.clone() for tensor in state]
         gradient.addcmul_(self.weights, self.weight_decay)
         self.steps += 1
-        rate, epsilon = self.setting.learning_rate, 1e-8
-        if self.setting.optimiser == "adam":
-            beta1, beta2 = 0.9, 0.999
-            self.mean.lerp_(gradient, 1 - beta1)
-            self.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-            # rate * (mean / correction1) / (sqrt(square / correction2) + epsilon), the factors moved to the divisor
-            factor = (1 - beta1**self.steps) / rate
-            divisor = torch.addcmul(epsilon * factor, self.square.sqrt(), factor / (1 - beta2**self.steps).sqrt())
-            self.weights.addcdiv_(self.mean, divisor, value=-1)
-        else:
-            self.square.mul_(0.99).addcmul_(gradient, gradient, value=1 - 0.99)
-            self.weights.addcdiv_(gradient, self.square.sqrt().add_(epsilon), value=-rate)
+        beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+        self.mean.lerp_(gradient, 1 - beta1)
+        self.square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        # rate * (mean / correction1) / (sqrt(square / correction2) + epsilon), the factors moved to the divisor
+        factor = (1 - beta1**self.steps) / self.rate
+        divisor = torch.addcmul(epsilon * factor, self.square.sqrt(), factor / (1 - beta2**self.steps).sqrt())
+        self.weights.addcdiv_(self.mean, divisor, value=-1)
         if before is not None:
             for tensor, old in zip(state, before, strict=True):
                 tensor.copy_(torch.where(active.view(1, -1, 1), tensor, old))

@@ -45,11 +45,8 @@ def mteb_encoder(encode: Encode) -> Any:
 
 
 def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list[str]]]:
-    """Name -> mteb's task with its data, and what its scores depend on beside the encoder. The data are those in data_dir
-    where they are there, else those in the hub's cache or on the hub, since naming a task is asking for it.
-
-    Args:
-        names: as mteb calls its tasks, or as in FIGURE_5.
+    """Name (mteb's, or of FIGURE_5) -> mteb's task with its data, and what its scores depend on beside the encoder. The
+    data are those in data_dir, else those in the hub's cache or on the hub, since naming a task is asking for it.
 
     Raises:
         ConfigError: a name that mteb does not know.
@@ -75,8 +72,8 @@ def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list
                 task.load_data()
         except (OSError, ValueError) as error:  # huggingface_hub's and datasets' errors are of these kinds
             raise DataError(
-                f"{theirs} of MTEB is not in the hub's cache and could not be fetched "
-                f"({type(error).__name__}): run this once with a network, or leave it out."
+                f"{theirs} of MTEB is not in the hub's cache and could not be fetched ({type(error).__name__}): run this "
+                "once with a network, or leave it out."
             ) from error
         tasks[name] = task, ["x 100", theirs, data]
     return tasks
@@ -102,7 +99,7 @@ def evaluate_mteb(encode: Encode, name: str, task: Any) -> pd.DataFrame:
     """mteb's main score of a task that `load_mteb` gives (test split; cqadupstack is the mean of its forums).
 
     Returns:
-        A row task, split, protocol, aggregation, metric, value (x 100, as all rows here; mteb and InfoCSE print 0 to 1).
+        A row of RESULT_COLUMNS, its value x 100 (mteb and InfoCSE print 0 to 1).
     """
     import mteb
 

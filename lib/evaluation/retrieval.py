@@ -20,16 +20,13 @@ QUERY_BLOCK = 256  # queries compared with the corpus at a time
 
 
 def top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest rows of a corpus by cosine, exactly; equal cosines rank in corpus order.
+    """The k nearest rows of a corpus [n, D] by cosine to queries [q, D], exactly; equal cosines rank in corpus order.
 
-    Beside its input it needs 4 kB for each row of the corpus.
-
-    Args:
-        queries: [q, D]. corpus: [n, D]. A row of zeros has cosine 0 with all; numbers that are not finite count as 0.
-        k: at most n are returned.
+    A row of zeros has cosine 0 with all; numbers that are not finite count as 0. Beside its input it needs 4 kB for each
+    row of the corpus.
 
     Returns:
-        Row numbers [q, k] and cosines [q, k], best first.
+        Row numbers [q, k] and cosines [q, k], best first; k is at most n.
     """
     unit, rows, cosines = _unit(corpus), [], []
     for block in _unit(queries).split(QUERY_BLOCK):
@@ -58,14 +55,10 @@ def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int]
     equally near to a query rank in corpus order; trec_eval alone would rank them by their ids.
 
     Args:
-        encode: n texts -> embeddings [n, D]; what is longer than the encoder takes is cut by it.
         ks: depths of recall, at most DEPTH; nDCG is at 10, MAP and MRR at DEPTH.
 
     Returns:
         Rows task, split, protocol, aggregation, metric (`ndcg@10`, `map`, `mrr`, `recall@k`), value (x100).
-
-    Raises:
-        ValueError: `encode` returned another shape than [n, D].
     """
     vectors, row_of = encode_distinct(encode, [*task.queries.values(), *task.documents.values()], np.float32)
     texts, names = list(task.documents.values()), list(task.documents)
@@ -100,16 +93,13 @@ def in_domain_retrieval(
 ) -> pd.DataFrame:
     """Recall@k: the share of queries whose partner is among the k nearest sentences of all pairs, by cosine.
 
-    The queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set); pairs that share a
-    sentence are separate queries. Pairs of two identical texts have no partner to find and are skipped (the STS-B test
-    set has none). The corpus has every text once, and a query's own text is left out of its ranking: with the copies
-    in, recall@1 could not exceed 66 / 97 on the real data, less than any published value. Equal cosines rank in corpus
-    order: sentences 1, then sentences 2.
+    The queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set); pairs of two identical texts
+    have no partner to find and are skipped. The corpus has every text once, and a query's own text is left out of its
+    ranking: with the copies in, recall@1 could not exceed 66 / 97 on the real data, less than any published value. Equal
+    cosines rank in corpus order: sentences 1, then sentences 2.
 
     Args:
-        encode: n texts -> embeddings [n, D]; called once, with the distinct texts.
-        sentences1, sentences2: the n pairs, as texts.
-        gold: [n] scores in 0..5.
+        sentences1, sentences2, gold: n pairs and their scores in 0..5.
         queries: `first`: sentence 1 of each pair (InfoCSE, 97 queries); `both`: either sentence (DiffCSE, 194). Their
             numbers are not comparable.
 
@@ -117,7 +107,7 @@ def in_domain_retrieval(
         One row per k: columns task, split, protocol, aggregation, metric (`recall@k`), value (x100).
 
     Raises:
-        ValueError: no pair with the top score, or `encode` returned another shape than [n, D].
+        ValueError: no pair with the top score.
     """
     pairs = zip(sentences1, sentences2, gold, strict=True)
     top = [(first, second) for first, second, score in pairs if score == TOP_SCORE and first != second]
@@ -139,25 +129,16 @@ def in_domain_retrieval(
 
 
 def nearest(encode: Encode, queries: Sequence[str], corpus: Sequence[str], k: int = 3) -> pd.DataFrame:
-    """The k texts of a corpus nearest to each query by cosine, as in the papers' qualitative examples.
-
-    The corpus is de-duplicated by text and the query's own text left out; equal cosines keep corpus order.
+    """The k distinct texts of a corpus nearest to each query by cosine, without its own text.
 
     Returns:
-        Up to k rows per query, best first: columns query, rank (from 1), text, cosine.
-
-    Raises:
-        ValueError: `encode` returned another shape than [n, D].
+        Up to k rows per query, best first: query, rank (from 1), text, cosine.
     """
     vectors, row_of = encode_distinct(encode, [*corpus, *queries], np.float64)
     texts = list(dict.fromkeys(corpus))
-    frames = []
+    rows = []
     for query in queries:
         found = ranked(vectors[[row_of[query]]], vectors[: len(texts)], texts, k + 1)
         found = found[found.sentence != query].head(k)
-        frames.append(
-            pd.DataFrame(
-                {"query": query, "rank": range(1, len(found) + 1), "text": found.sentence, "cosine": found.cosine}
-            )
-        )
-    return pd.concat(frames, ignore_index=True)
+        rows += [(query, rank, text, cosine) for rank, (cosine, text) in enumerate(found.to_numpy(), start=1)]
+    return pd.DataFrame(rows, columns=["query", "rank", "text", "cosine"])

@@ -69,7 +69,6 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
 
     Raises:
         EncoderError: there is no score: an encoder's vectors are not finite, or equally near in all pairs.
-        ValueError: `encode` returned another shape than [n, D].
     """
     vectors, row_of = encode_distinct(encode, (s for task in tasks for s in (*task.sentences1, *task.sentences2)))
     if not np.isfinite(vectors).all():
@@ -79,8 +78,7 @@ def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
         first, second = (vectors[[row_of[s] for s in side]] for side in (task.sentences1, task.sentences2))
         scores = task_scores(task, cosine(first, second))
         if np.isnan(list(scores.values())).any():
-            what = f"finds all pairs of {task.name} equally near, which ranks nothing"
-            raise EncoderError(f"the encoder {what}: take another one.")
+            raise EncoderError(f"the encoder finds all pairs of {task.name} equally near: take another one.")
         rows += [(task.name, task.split, task.protocol, name, "spearman", value) for name, value in scores.items()]
     frame = pd.DataFrame(rows, columns=RESULT_COLUMNS)
     seven = frame[frame.task.isin(STS_TASKS) & (frame.split == "test")]

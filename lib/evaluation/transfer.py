@@ -2,7 +2,7 @@
 
 Conneau and Kiela, 2018 (arXiv:1803.05449), as used for the transfer tables of SimCSE and its successors. The L2
 penalty is chosen by cross-validation (MR, CR, SUBJ, MPQA: inside every fold of an outer cross-validation; TREC, MRPC:
-on the training set; SST2: on the dev set). In full mode that is 10 x (4 x 10 + 1) fits for one cross-validated task.
+on the training set; SST2: on the dev set). That is 10 x (4 x 10 + 1) fits for one cross-validated task.
 While the penalty is searched, the held-out data of a fit is the fold it is scored on; the refit with the chosen
 penalty holds out a random 5% of the training set.
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -25,32 +24,22 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from lib.data.transfer import TRANSFER_TASKS, TransferTask, load_transfer
+from lib.data.transfer import TRANSFER_TASKS, Split, load_transfer
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 from lib.evaluation.logistic_regression import Classifiers, Setting, fit_classifiers
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT_SHARE = 0.05
-SETTINGS = {
-    "full": Setting(10, "adam", 1e-3, batch_size=64, tenacity=5, passes_per_evaluation=4),
-    "fast": Setting(5, "rmsprop", 1e-2, batch_size=128, tenacity=3, passes_per_evaluation=2),
-}
+FOLDS = 10  # outer and inner
+SETTING = Setting(learning_rate=1e-3, batch_size=64, tenacity=5, passes_per_evaluation=4)
 
 
 def evaluate_transfer(
-    encode: Encode,
-    data_dir: Path | str,
-    *,
-    tasks: tuple[str, ...] = TRANSFER_TASKS,
-    mode: Literal["full", "fast"] = "full",
-    seed: int = 1111,
+    encode: Encode, data_dir: Path | str, *, tasks: tuple[str, ...] = TRANSFER_TASKS, seed: int = 1111
 ) -> pd.DataFrame:
     """Accuracy of a linear classifier on each transfer task, by SentEval's protocol.
 
     Args:
-        encode: n texts -> embeddings [n, D]; called once per task, with the task's distinct texts.
-        data_dir: holds `senteval/downstream`.
-        mode: `full` for the papers' tables, `fast` for SentEval's development setting (RMSprop, 5 folds).
         seed: of the folds, the initial weights and the order of rows; SentEval uses 1111 throughout.
 
     Returns:
@@ -59,14 +48,13 @@ def evaluate_transfer(
 
     Raises:
         DataError: a file of a task is missing, truncated or malformed.
-        ValueError: `encode` returned another shape than [n, D], or non-finite numbers.
+        ValueError: `encode` returned non-finite numbers.
     """
     rows = []
     for name in tasks:
-        task = load_transfer(data_dir, name)
-        features, labels, split_rows = _encode_task(encode, task)
-        scores = _score_task(task.kind, features, labels, split_rows, SETTINGS[mode], seed)
-        protocol = f"SentEval, logistic regression, {mode}"
+        features, labels, split_rows = _encode_task(encode, load_transfer(data_dir, name))
+        scores = _score_task(features, labels, split_rows, seed)
+        protocol = "SentEval, logistic regression, full"
         rows += [(name, split, protocol, "-", "accuracy", value) for split, value in scores.items()]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
 
@@ -76,16 +64,15 @@ def pair_features(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-def _encode_task(encode: Encode, task: TransferTask) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
+def _encode_task(encode: Encode, splits: dict[str, Split]) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
     """Features [n, D] and classes [n] of all splits, one below the other, and each split's row numbers."""
-    splits = {name: split for name in ("train", "dev", "test") if (split := getattr(task, name)) is not None}
     first = [text for split in splits.values() for text in split.sentences1]
     second = [text for split in splits.values() for text in split.sentences2 or []]
     vectors, row_of = encode_distinct(encode, first + second, np.float32)
     if not np.isfinite(vectors).all():
-        raise ValueError(f"encode returned non-finite numbers on {task.name}.")
+        raise ValueError("encode returned non-finite numbers.")
     features = vectors[[row_of[text] for text in first]]
-    if task.pairs:
+    if second:
         features = pair_features(features, vectors[[row_of[text] for text in second]])
     labels = np.concatenate([split.labels for split in splits.values()])
     split_of_row = np.repeat(list(splits), [len(split) for split in splits.values()])
@@ -93,30 +80,28 @@ def _encode_task(encode: Encode, task: TransferTask) -> tuple[Tensor, Tensor, di
     return torch.from_numpy(features), torch.from_numpy(labels), split_rows
 
 
-def _score_task(
-    kind: str, features: Tensor, labels: Tensor, split_rows: dict[str, np.ndarray], setting: Setting, seed: int
-) -> dict[str, float]:
+def _score_task(features: Tensor, labels: Tensor, split_rows: dict[str, np.ndarray], seed: int) -> dict[str, float]:
     """Test and dev accuracy x100 of one task; every outer (training rows, test rows) chooses its own penalty."""
     train, dev, test = (split_rows.get(name) for name in ("train", "dev", "test"))
     n = len(labels)
 
     def folds(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Stratified shuffled folds: (training rows, held-out rows) of each."""
-        splits = StratifiedKFold(setting.folds, shuffle=True, random_state=seed).split(rows, labels.cpu().numpy()[rows])
+        splits = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(rows, labels.cpu().numpy()[rows])
         return [(rows[kept], rows[held_out]) for kept, held_out in splits]
 
     def fit(fits: list[tuple[np.ndarray, np.ndarray, float]]) -> Classifiers:
         """Classifiers from the training rows, held-out rows and penalty of each fit."""
         training, held_out, penalties = zip(*fits, strict=True)
         arguments = _masks(training, n), _masks(held_out, n), torch.tensor(penalties, device="cpu")
-        return fit_classifiers(features, labels, *arguments, setting=setting, seed=seed)
+        return fit_classifiers(features, labels, *arguments, setting=SETTING, seed=seed)
 
-    outer = folds(train) if kind == "folds" else [(train, test)]
-    inner = [(train, dev)] if kind == "train_dev_test" else [fold for rows, _ in outer for fold in folds(rows)]
+    outer = folds(train) if test is None else [(train, test)]
+    inner = [(train, dev)] if dev is not None else [fold for rows, _ in outer for fold in folds(rows)]
     search = fit([(*fold, penalty) for fold in inner for penalty in PENALTIES])
     by_penalty = search.held_out_accuracy.reshape(len(outer), -1, len(PENALTIES)).mean(axis=1).round(2)
     best, tests = by_penalty.argmax(axis=1), _masks([rows for _, rows in outer], n)
-    if kind == "train_dev_test":  # a refit would repeat the fit that chose the penalty
+    if dev is not None:  # a refit would repeat the fit that chose the penalty
         accuracy = search.accuracy(features, labels, tests.expand(len(PENALTIES), n))[best]
     else:
         refits = []

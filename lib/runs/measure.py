@@ -18,7 +18,7 @@ from lib.config import RunConfig
 from lib.data import STSTask, load_sts
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
-from lib.data.sts import STS_TASKS, protocol
+from lib.data.sts import PROTOCOLS, STS_TASKS
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
@@ -140,7 +140,7 @@ def dev_pairs(config: RunConfig) -> Evaluation:
 def dev_row(run: Run) -> pd.DataFrame:
     """RESULT_COLUMNS of the dev score of a run's checkpoint."""
     task = run.config.dev_task
-    row = (task, "dev", protocol(task, "dev"), "all", "spearman", run.metrics["dev"])
+    row = (task, "dev", PROTOCOLS.get(task, "SentEval"), "all", "spearman", run.metrics["dev"])
     return pd.DataFrame([row], columns=RESULT_COLUMNS)
 
 

@@ -43,16 +43,17 @@ mode: str = "ok"
 """
 
 
-def write(path: Path, *cells, parameters: str | None = PARAMETERS, **metadata) -> Path:
+def write(path: Path, *cells, parameters: str | None = PARAMETERS) -> Path:
     if parameters is not None:
         cells = [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]}), *cells]
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(v4.new_notebook(cells=list(cells), metadata=metadata), path)
+    nbformat.write(v4.new_notebook(cells=list(cells)), path)
     return path
 
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "a.ipynb")  # a kernel that inherits it thinks that somebody looks at it
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))  # the shared fixture leaves notebook tests alone
     monkeypatch.setenv("CSE_PROGRESS", "off")
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
@@ -107,19 +108,16 @@ def refusal(capsys, *argv: object) -> str:
         (["-p", "sed=3"], "-p: unknown parameter 'sed': did you mean 'seed'?"),
         (["-p", "seed=three"], "-p: seed must be int, not 'three'."),
         (["-p", "rates=[1e-5]"], "rates must be list[float], not ['1e-5'] (YAML reads 1e-5 as text: write 1.0e-5)."),
-        (["-p", "rates=[1.0, yes]"], "rates must be list[float], not [1.0, True]."),
         (["-p", "rates=[1.0"], "-p rates=[1.0 is not valid YAML"),
         (["-y", 'fp16: "false"'], "fp16 must be bool, not 'false'"),
-        (["-y", "name: 3"], "-y: name must be str, not 3 (put it in quotes)"),
         (["-p", "sizes={a: [x]}"], "sizes must be dict[str, list[int]], not {'a': ['x']}"),
         (["-y", "just text"], "the text after -y is not a mapping"),
         (["-y", "{seed: 1, name: a, seed: 2}"], "not valid YAML: a name stands twice: keep one of them."),
         (["-f", "missing.yaml"], "missing.yaml cannot be read or written (No such file or directory)"),
-        (["-f", "latin.yaml"], "latin.yaml is not a text file in UTF-8."),
+        (["-f", "latin.yaml"], "latin.yaml is not valid YAML"),
         (["-p", "seed"], "-p seed: write -p name=value"),
         (["-p", "profile=../../x"], "profile '../../x' is unknown: choose one of demo, small, paper."),
         (["-o", "notebooks/2_toy.ipynb"], "is there already and is no executed notebook: choose another file."),
-        (["-o", "latin.yaml"], "is there already and is no executed notebook: choose another file."),
     ],
 )  # fmt: skip
 def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, capsys, arguments, message):
@@ -128,17 +126,16 @@ def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, ca
 
 
 @pytest.mark.parametrize(
-    ("parameters", "metadata", "message"),
+    ("parameters", "message"),
     [
-        (None, {}, "no cell tagged 'parameters'"),
-        ("a: int = 1", {"papermill": {}}, "executed copy"),
-        ("a: int = 'x'", {}, "n.ipynb: a must be int, not 'x'"),
-        *((f"a: int = 1  # one\n# a remark\n{line}", {}, "n.ipynb: line 3 of the parameters cell is not `name: type")
+        (None, "no cell tagged 'parameters'"),
+        ("a: int = 'x'", "n.ipynb: a must be int, not 'x'"),
+        *((f"a: int = 1  # one\n# a remark\n{line}", "n.ipynb: line 3 of the parameters cell is not `name: type")
           for line in ("b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int[str] = 1", "import os")),
     ],
 )  # fmt: skip
-def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys, parameters, metadata, message):
-    assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", parameters=parameters, **metadata))
+def test_wrong_notebooks_never_start_a_kernel(tmp_path, no_kernel, capsys, parameters, message):
+    assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", parameters=parameters))
 
 
 TRAINING = """\
@@ -193,9 +190,7 @@ def test_the_plan_is_checked_with_the_merged_parameters(tmp_path, notebook, aske
     ("assignment", "message"),
     [
         ("epochs=0", "t.ipynb, t-epochs=0: epochs must be at least 1"),
-        ("momentum=2", "momentum must be"),
         ("method=mice", "method 'mice' is unknown"),
-        ("temperatures=[0]", "temperature 0.0: temperature must be above 0"),
         ("backbone=nowhere", ": sweep, miCSE, temperature 0.05: no backbone nowhere.\n"),
     ],
 )
@@ -224,18 +219,10 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(
     assert "n.ipynb trains nothing" in capsys.readouterr().out
 
 
-def test_a_kernel_does_not_inherit_the_notebook_of_a_jupyter_server(notebook, fake, monkeypatch):
-    """It would show bars and controls, as if somebody looked at it; `fake` looks."""
-    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
-    assert main(["run", str(notebook)]) == 0 and len(fake) == 1
-    assert os.environ["JPY_SESSION_NAME"] == "notebook.ipynb"
-
-
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         ("x = 1", "(KeyError: 'plan')"),
-        ("%time x", "(SyntaxError: "),
         ("seeds[5]", "the cell tagged 'plan' fails with these parameters (IndexError: list index out of range)."),
     ],
 )
@@ -291,15 +278,8 @@ def test_precedence_and_types(notebook, tmp_path, fake):
     argv += ["-p", "name=007", "-y", "seed: 4", "-p", "lr=1", "-p", "rates=[1, 2.5]", "-p", "layers=-3"]
     argv += ["-p", "data_dir=a=b: c: d"]
     assert main(["run", *argv, str(notebook)]) == 0
-    given = {
-        "seed": 5,
-        "name": "007",
-        "data_dir": "a=b: c: d",
-        "fp16": False,
-        "layers": -3,
-        "lr": 1.0,
-        "rates": [1.0, 2.5],
-    }
+    given = {"seed": 5, "name": "007", "data_dir": "a=b: c: d", "fp16": False, "layers": -3}
+    given |= {"lr": 1.0, "rates": [1.0, 2.5]}
     assert fake == [declared(notebook)[1] | given]
     assert isinstance(fake[0]["lr"], float) and isinstance(fake[0]["rates"][0], float)
 
@@ -368,7 +348,6 @@ notebook: notebooks/2_toy.ipynb
 base: base.yaml
 parameters: {{name: fixed}}
 grid: {{seed: [1, 2], mode: [ok, {mode}]}}
-runs: [{{seed: 9, lr: 0.5}}]
 """
 
 
@@ -386,30 +365,30 @@ def test_the_sweep_of_the_help_and_those_of_the_repository_are_right(tmp_path, m
     example = tmp_path / "example.yaml"
     written = command.__doc__[command.__doc__.index("    notebook:") : command.__doc__.index("Exit codes")]
     example.write_text(textwrap.dedent(written))
-    assert len(expand(example)) == 5
+    assert len(expand(example)) == 4
     assert all(expand(path) for path in (ROOT / "params" / "grids").glob("*.yaml"))
 
 
 def test_a_sweep_continues_and_skips_what_is_finished(sweep, notebook, fake, store, capsys):
     assert main(["sweep", str(sweep), "--dry-run"]) == 0
-    assert fake == [] and capsys.readouterr().out.count("to run ") == 5
+    assert fake == [] and capsys.readouterr().out.count("to run ") == 4
     assert main(["sweep", str(sweep)]) == 1
     grid = [{"seed": seed, "mode": mode} for seed in (1, 2) for mode in ("ok", "fail")]
     fixed = declared(notebook)[1] | {"layers": 8, "name": "fixed"}
-    assert fake == [fixed | changes for changes in (*grid, {"seed": 9, "lr": 0.5})]
+    assert fake == [fixed | changes for changes in grid]
     folder = store / "notebooks" / "demo" / "seeds"
-    assert len(list(folder.iterdir())) == 5
+    assert len(list(folder.iterdir())) == 4
     assert f"failed      {folder / 'seed=1-mode=fail.ipynb'}" in capsys.readouterr().out
 
     sweep.write_text(SWEEP.format(mode="better"))
     fake.clear()
     assert main(["sweep", str(sweep)]) == 0
     assert [(call["seed"], call["mode"]) for call in fake] == [(1, "better"), (2, "better")]
-    assert f"skipped     {folder / 'seed=9-lr=0.5.ipynb'}" in capsys.readouterr().out
+    assert f"skipped     {folder / 'seed=2-mode=ok.ipynb'}" in capsys.readouterr().out
 
     fake.clear()
     (sweep.parents[2] / "base.yaml").write_text("layers: 9\n")  # other parameters under the same names
-    assert main(["sweep", str(sweep)]) == 0 and len(fake) == 5
+    assert main(["sweep", str(sweep)]) == 0 and len(fake) == 4
 
 
 def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, monkeypatch, capsys):
@@ -427,7 +406,7 @@ def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, m
     given = {command[8]: read_text(command[6], "-y") for command in commands}
     changed = {"layers": 8, "name": "fixed", "seed": 2, "mode": "ok"}
     assert given[str(folder / "seed=2-mode=ok.ipynb")] == declared(notebook)[1] | changed
-    assert len(given) == 5 and capsys.readouterr().out.count("failed ") == 2
+    assert len(given) == 4 and capsys.readouterr().out.count("failed ") == 2
     assert "--jobs must be at least 1" in refusal(capsys, "sweep", sweep, "--jobs", "0")
 
 
@@ -435,7 +414,7 @@ def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, caps
     sweep.write_text(SWEEP.format(mode="interrupt"))
     assert main(["sweep", str(sweep)]) == 130
     assert "Interrupted; start the same command again" in capsys.readouterr().err
-    assert len(fake) == 2 and list(map(finished, expand(sweep))) == [True, *[False] * 4]
+    assert len(fake) == 2 and list(map(finished, expand(sweep))) == [True, *[False] * 3]
 
 
 @pytest.mark.parametrize(
@@ -444,11 +423,9 @@ def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, caps
         ("grid: {seed: [1]}", "write `notebook: notebooks/name.ipynb`"),
         ("notebook: none.ipynb\ngrid: {seed: [1]}", "none.ipynb cannot be read"),
         (TOY, "has no combinations"),
-        (TOY + "grid: {seed: [1], lr: []}\nruns: [{}]", "a grid with values for every name"),
+        (TOY + "grid: {seed: [1], lr: []}", "a grid with values for every name"),
         (TOY + "gird: {seed: [1]}", "seeds.yaml: unknown entry 'gird': did you mean 'grid'?"),
-        (TOY + "grid: {seed: 1}", "grid must be dict[str, list], not {'seed': 1}"),
-        (TOY + "base: gone.yaml\nruns: [{}]", "gone.yaml cannot be read"),
-        (TOY + "parameters: {sed: 1}\nruns: [{}]", "seeds.yaml, parameters: unknown parameter 'sed'"),
+        (TOY + "parameters: {sed: 1}\ngrid: {seed: [1]}", "seeds.yaml, parameters: unknown parameter 'sed'"),
         (TOY + "grid: {seed: [1, x]}", "seeds.yaml, seed=x: seed must be int"),
     ],
 )
@@ -476,12 +453,8 @@ def test_all_checks_first_continues_and_reports(notebook, tmp_path, store, fake,
 
 def test_all_of_another_profile(notebook, tmp_path, store, fake, capsys):
     write(tmp_path / "notebooks" / "0_other.ipynb")
-    file = tmp_path / "params" / "small" / "2_toy.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("seed: 3")
-    assert main(["all", "--profile", "small"]) == 2
-    assert f"2_toy.ipynb has another profile: write `profile: small` in {file}" in capsys.readouterr().err
-    file.write_text("profile: small")
+    (tmp_path / "params" / "small").mkdir(parents=True)
+    (tmp_path / "params" / "small" / "2_toy.yaml").write_text("profile: small")
     assert main(["all", "--profile", "small"]) == 0
     assert "0_other.ipynb is skipped: there is no" in capsys.readouterr().err
     assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()

@@ -1,9 +1,77 @@
-"""RESULTS.md: the committed page is what the published rows give."""
+"""The papers' sheets list every table and figure, the sections they name exist, and COVERAGE.md, RESULTS.md and README.md
+are what they, the published rows and the verdicts say."""
 
+import re
+
+import nbformat
 import pytest
 
 from lib import paths, results
+from lib.analysis import claims, papers
 from lib.batch import measured
+
+SHEETS = papers.sheets()
+
+
+def headings(notebook):
+    cells = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells
+    lines = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").splitlines()
+    return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+
+
+def has_code(notebook, section):
+    """Whether a code cell follows the heading that begins so, before the next one of its level."""
+    cells, inside = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells, False
+    for cell in cells:
+        if cell.cell_type == "code" and inside:
+            return True
+        for line in cell.source.splitlines() if cell.cell_type == "markdown" else ():
+            inside = line.startswith(f"## {section}") or (inside and not line.startswith("## "))
+    return False
+
+
+def identities(text):
+    """Tables I, II (cost) -> {Table I, Table II}."""
+    kinds = re.findall(r"(Table|Figure)s? ([\w.]+(?:, (?!Table|Figure)[\w.]+)*)", text.split(" (")[0])
+    return {f"{kind} {number}" for kind, numbers in kinds for number in numbers.split(", ")}
+
+
+def test_the_page_is_what_the_sheets_say():
+    page = (paths.root() / "COVERAGE.md").read_text(encoding="utf8")
+    assert page == measured.coverage(), "run `make coverage`"
+    links = re.findall(r"\]\((?!http)([^)#]+)", page)
+    assert len(links) >= 6 and all((paths.root() / link).exists() for link in links)
+
+
+@pytest.mark.parametrize("paper", SHEETS)
+def test_every_table_and_figure_has_its_slot(paper):
+    sheet = papers.load(paper)
+    listed = set().union(*(identities(slot[0]) for slot in sheet["slots"]))
+    printed = [identities(entry["id"]) for entry in [*sheet["tables"], *sheet["figures"]]]
+    assert set().union(*printed) <= listed
+
+
+@pytest.mark.parametrize("paper", SHEETS)
+def test_a_slot_names_one_section_of_the_notebook_and_the_notebook_shows_the_appendix(paper):
+    sheet = papers.load(paper)
+    there = headings(sheet["notebook"])
+    wrong = [s[:2] for s in sheet["slots"] if s[1] and sum(h.startswith(s[1]) for h in there) != 1]
+    assert not wrong
+    assert all(measured or note for _, _, measured, note in sheet["slots"]), "a slot says how it was run, or why not"
+    living = {s[1] for s in sheet["slots"] if re.match("demo|small(?! declared)", s[2])}
+    assert not [name for name in living if not has_code(sheet["notebook"], name)], "a section that shows nothing"
+    cells = nbformat.read(paths.root() / "notebooks" / f"{sheet['notebook']}.ipynb", 4).cells
+    assert sum(f'papers.appendix("{paper}")' in cell.source for cell in cells) == 1
+
+
+def test_the_status_table_counts_the_verdicts_that_are_computed():
+    page = (paths.root() / "README.md").read_text(encoding="utf8")
+    head, *rows = re.findall(r"^\| (?:claims of the paper on|[^|]+(?= \| \d+ \| \d)) \| (.*) \|$", page, flags=re.M)
+    counts = claims.counts(claims.verdicts("small")).loc[
+        sorted(SHEETS, key=lambda paper: papers.load(paper)["notebook"])
+    ]
+    assert head.split(" | ") == list(counts)
+    assert [[*map(int, row.split(" | "))] for row in rows] == counts.to_numpy().tolist()
 
 
 def test_a_section_says_what_the_rows_say():

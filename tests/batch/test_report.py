@@ -1,4 +1,4 @@
-"""lib.batch.report: pages, and an index with claims; nothing is loaded from a network, and every link leads somewhere."""
+"""lib.batch.report: pages and an index; nothing is loaded from a network, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import nbformat
-import pandas as pd
 import pytest
 from nbformat import v4
 
-from lib import paths, results, session
-from lib.analysis import claims
+from lib import paths, session
 from lib.batch import report
 from lib.checks import DataError
 
@@ -54,36 +52,13 @@ def wrong(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def judged():
-    """Verdicts on four claims, in place of seconds of computing."""
-    found = [("holds", 2.5, 5), ("no gain worth having", 0.25, 2), ("contradicted", -2.5, 3)]
-    rows = []
-    for claim, (verdict, gain, seeds) in zip(claims.load(), [*found, (results.NOT_MEASURED, None, None)], strict=False):
-        row = {name: getattr(claim, name) for name in claims.LABELS} | {"part": "", "verdict": verdict}
-        if seeds:
-            row |= {"backbone": "mini", "mean": 60.0, "gain": gain, "low": gain - 1, "high": gain + 1, "seeds": seeds}
-        rows.append(row)
-    return pd.DataFrame(rows, columns=claims.COLUMNS)
-
-
-@pytest.fixture
-def verdicts(monkeypatch, judged):
-    monkeypatch.setattr(claims, "verdicts", lambda profile, paper="": judged)
-
-
-@pytest.fixture(scope="module")
-def written(tmp_path_factory, judged):
+def written(tmp_path_factory):
     """The folder of a report on a finished and a failed notebook, and an interrupted one."""
     folder = tmp_path_factory.mktemp("report")
-    top = v4.new_markdown_cell(
-        "# A `title`\n\nThe authors, [paper](https://a.org).\n\n**The claim.** It\nholds: $x_1$."
-    )
+    top = v4.new_markdown_cell("# A `title`\n\nThe authors, [p](https://a.org).\n\n**The claim.** It\nholds: $x_1$.")
     endings = [
         {"batch": {"status": "finished", "reason": ""}, "papermill": {"duration": 61.0}},
-        {
-            "batch": {"status": "failed", "reason": "cell [2] stopped with ValueError: <b>"},
-            "papermill": {"duration": 3725.0},
-        },
+        {"batch": {"status": "failed", "reason": "stopped with ValueError: <b>"}, "papermill": {"duration": 3725.0}},
         {},
     ]
     notebooks = [folder / f"{number}_toy-a=b.ipynb" for number in range(3)]
@@ -93,7 +68,6 @@ def written(tmp_path_factory, judged):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CSE_RUNS", str(folder / "runs"))
         patch.setattr(session, "git_commit", lambda: "abc1234")
-        patch.setattr(claims, "verdicts", lambda profile, paper="": {"small": judged}[profile])  # not the demo's
         index = report.write("demo", notebooks)
     assert index == folder / "runs" / "report" / "demo" / "index.html"
     return index.parent
@@ -107,17 +81,6 @@ def test_the_index(written):
     assert re.findall(r'<span class="([^"]+)">([^<]+)</span><br>', index) == [
         ("finished", "finished"), ("failed", "failed"), ("not finished", "not finished"),
     ]  # fmt: skip
-    found = re.findall(r'<td data-of="mini">([^<]*)</td>\s*<td data-of="Verdict"><b class="([^"]+)">([^<]+)<', index)
-    assert found == [
-        ("+2.50 [1.50, 3.50], 5 seeds", "holds", "holds"),
-        ("+0.25 [-0.75, 1.25], 2 seeds", "no-gain-worth-having", "no gain worth having"),
-        ("-2.50 [-3.50, -1.50], 3 seeds", "contradicted", "contradicted"),
-        ("", "not-measured", "not measured"),
-    ]
-    counted = re.search(r"<tr><td>simcse</td>(.*)</tr>", index)[1]
-    assert re.findall(r"<td>(\d)</td>", counted) == ["1", "0", "1", "0", "1", "0", "1"]
-    assert "results/small/" in index and "the numbers of profile demo are no results" in index
-    assert "on two encoders the interval lies above 0" in index, "what the words mean"
 
 
 def test_pages_load_nothing_and_lead_to_the_index(written):
@@ -126,24 +89,17 @@ def test_pages_load_nothing_and_lead_to_the_index(written):
     assert [wrong(path) for path in pages] == [[]] * 4
     assert not any("<script" in path.read_text() for path in pages)
     assert all("index.html" in page(path).links and 'name="viewport"' in path.read_text() for path in pages[:3])
-    assert {"0_toy-a%3Db.html", "1_toy-a%3Db.html", "2_toy-a%3Db.html"} < set(page(pages[3]).links)
+    assert {"0_toy-a%3Db.html", "1_toy-a%3Db.html", "2_toy-a%3Db.html"} <= set(page(pages[3]).links)
     assert "shown" in pages[0].read_text() and "<msub><mi>x</mi><mn>1</mn></msub>" in pages[0].read_text()
 
 
-def test_the_check_sees_what_is_wrong(tmp_path):
-    loads = '<script src="https://a.org/x.js"></script><img src="//a.org/i.png"><style>@import "http://b.org";</style>'
-    (tmp_path / "a.html").write_text(f'{loads}<a id="x" href="#y">y</a><a href="b.html">b</a><a href="a.html#x">x</a>')
-    assert sorted(wrong(tmp_path / "a.html")) == ["#y", "//a.org/i.png", "b.html", "http://b.org", "https://a.org/x.js"]
-
-
-@pytest.mark.parametrize("content", ["", '{"cells": ['])
-def test_a_notebook_that_cannot_be_read_is_named(tmp_path, verdicts, content):
-    (tmp_path / "0.ipynb").write_text(content)
+def test_a_notebook_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "0.ipynb").write_text('{"cells": [')
     with pytest.raises(DataError, match="0.ipynb cannot be read: delete it and run the notebook again."):
         report.write("demo", [tmp_path / "0.ipynb"])
 
 
-def test_the_committed_notebooks(tmp_path, verdicts):
+def test_the_committed_notebooks(tmp_path):
     copies = [tmp_path / path.name for path in NOTEBOOKS]
     for path, copy in zip(NOTEBOOKS, copies, strict=True):
         notebook = nbformat.read(path, as_version=4)

@@ -53,12 +53,11 @@ def test_pairs_without_gold_are_dropped_together(data_dir):
     np.testing.assert_array_equal(task.gold, [1.5, 5, 0, 2.25])
 
 
-def test_splits_and_the_two_sick_protocols(data_dir):
+def test_splits(data_dir):
     assert load_sts(data_dir, "STS-B", "test").sentences1 == ["s2", 's"']  # a quote sign is text, not csv
     assert load_sts(data_dir, "STS-B", "all").gold.tolist() == [0, 1, 2, 4.5]
     assert load_sts(data_dir, "SICK-R").gold.tolist() == [4.5]
-    both = load_sts(data_dir, "SICK-R", "all")
-    assert both.gold.tolist() == [2.5, 3.5, 4.5] and both.protocol.startswith("MTEB")
+    assert load_sts(data_dir, "SICK-R", "all").gold.tolist() == [2.5, 3.5, 4.5]
     for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
         with pytest.raises(DataError, match="choose from"):
             load_sts(data_dir, name, split)
@@ -70,14 +69,10 @@ def test_splits_and_the_two_sick_protocols(data_dir):
         ("STS/STS15-en-test/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
         ("STS/STS15-en-test/STS.input.a.txt", "1\ta\tb\nd\te\nf\tg\n", r"line 1, is not in SentEval's format \('1"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\nx\n\n", "line 2, is not in SentEval's format"),
         ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n5.5\n", "line 3, is not in SentEval's format"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "nan\n\n5\n", "line 1, is not in SentEval's format"),
         ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
         ("STS/STSBenchmark/sts-test.csv", "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2, "line 1, is not in SentEval's format"),
         ("SICK/SICK_test.txt", None, "SICK_test.txt does not exist: .*python -m lib.data fetch"),
-        ("SICK/SICK_test.txt", "header\n", "expected 1 lines after the header, found 0"),
-        ("SICK/SICK_test.txt", "header\n1\ta\tb\n", "line 2, is not in SentEval's format"),
         ("SICK/SICK_test.txt", "header\n1\ta\tb\t6\tX\n", "line 2, is not in SentEval's format"),
     ],
 )

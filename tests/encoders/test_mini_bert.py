@@ -22,8 +22,9 @@ SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate
 @pytest.fixture(scope="module")
 def corpus() -> list[str]:
     """500 different sentences from one small installed package."""
-    _, folder = demo._installed()["joblib"]
-    sentences = demo.read_docstring_sentences([folder])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "PACKAGES", ["joblib"])
+        sentences = demo.docstring_sentences()
     sentences += [f"{sentence} {later}" for sentence, later in zip(sentences, sentences[7:], strict=False)]
     return sentences[:500]
 

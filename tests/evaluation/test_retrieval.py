@@ -9,7 +9,7 @@ import pytest
 from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.data.sts import load_sts
 from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval, retrieval
-from lib.evaluation.retrieval import evaluate_retrieval, nearest, ranked, top_k
+from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
 ANGLES = {"a": 0, "b": 10, "c": 4, "d": 90, "e": 120, "f": 97, "g": 300}
@@ -72,13 +72,6 @@ def test_ties_rank_in_corpus_order() -> None:
     assert frame["value"].tolist() == [0.0, 50.0, 100.0]
 
 
-def test_not_a_number_counts_as_zero() -> None:
-    def broken(texts: list[str]) -> np.ndarray:
-        return np.full((len(texts), 4), np.nan)
-
-    assert in_domain_retrieval(broken, ["x"], ["y"], np.array([5.0]), ks=(1,))["value"].tolist() == [100.0]
-
-
 def test_nearest_leaves_the_query_out() -> None:
     frame = nearest(encode, ["a", "f"], ["a", "b", "a", "c", "d"], k=2)
     assert frame["query"].tolist() == ["a", "a", "f", "f"]
@@ -88,31 +81,14 @@ def test_nearest_leaves_the_query_out() -> None:
     assert len(nearest(encode, ["a"], ["a", "b"], k=9)) == 1
 
 
-def test_pairs_without_a_top_score_are_refused() -> None:
-    with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
-        in_domain_retrieval(encode, ["a"], ["b"], np.array([4.0]))
-
-
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
 
 
 @pytest.mark.skipif(not (REAL / "senteval").is_dir(), reason="needs CSE_DATA with senteval")
 def test_official_counts() -> None:
-    task, encoded = load_sts(REAL, "STS-B"), []
-
-    def random_vectors(texts: list[str]) -> np.ndarray:
-        encoded.extend(texts)
-        return np.random.default_rng(0).normal(size=(len(texts), 16))
-
-    assert (task.gold == 5).sum() == 97
+    task = load_sts(REAL, "STS-B")
+    assert (task.gold == 5).sum() == 97 and len({*task.sentences1, *task.sentences2}) == 2551
     assert not any(one == two for one, two in zip(task.sentences1, task.sentences2, strict=True))
-    for queries, number in (("first", 97), ("both", 194)):
-        encoded.clear()
-        frame = in_domain_retrieval(
-            random_vectors, task.sentences1, task.sentences2, task.gold, queries=queries, ks=(500,)
-        )
-        assert len(encoded) == 2551
-        assert frame["value"][0] * number / 100 == pytest.approx(round(frame["value"][0] * number / 100))
 
 
 def sorted_slowly(queries, corpus, k):
@@ -218,9 +194,3 @@ def test_real_collections_hold_what_they_should():
     for name, expected in sizes.items():
         task = load_retrieval(REAL, name)
         assert (len(task.queries), len(task.documents), sum(map(len, task.relevance.values()))) == expected
-
-
-def test_ranked_names_the_nearest_texts_of_a_query():
-    found = ranked(np.array([[1.0, 0.5]], dtype="float32"), np.eye(2, dtype="float32"), ["one", "two"], 5)
-    assert found.sentence.tolist() == ["one", "two"] and found.index.tolist() == [1, 2]
-    assert found.cosine.tolist() == pytest.approx([2 / 5**0.5, 1 / 5**0.5])
