@@ -1,4 +1,4 @@
-"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin, runs."""
+"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin."""
 
 from functools import partial
 from types import SimpleNamespace

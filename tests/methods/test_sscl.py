@@ -1,4 +1,4 @@
-"""SSCL: the negatives of the layers below the last one, who gets gradient, what is refused."""
+"""SSCL: the negatives of the layers below the last one, and who gets gradient."""
 
 import pytest
 import torch

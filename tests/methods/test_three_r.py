@@ -1,4 +1,4 @@
-"""3R: its limits bit by bit, the reduction by hand, the threshold, its variants, what it is put around, what is refused."""
+"""3R: its limits bit by bit, the reduction by hand, the threshold, its variants."""
 
 from dataclasses import replace
 
