@@ -75,8 +75,8 @@ def train(
     checkpoint: Path | None = None,
     label: str = "",
 ) -> Trained:
-    """Train `method` in place, on the device of this process, and leave it with the weights of the best dev step (strictly
-    better replaces), or of the last one if the method needs that (`keeps_last`).
+    """Train `method` in place and leave it with the weights of the best dev step (strictly better replaces), or of the
+    last one if the method needs that (`pretraining`).
 
     The order of the rows depends on the seed alone; a batch is `config.batch_size` rows over all processes, the last
     partial batch of an epoch is kept (with W processes, its rows beyond a multiple of W are left out).
@@ -121,7 +121,7 @@ def train(
     while state.step < steps:
         epoch, position = divmod(state.step, steps_per_epoch)
         if epoch != ordered_epoch:
-            order, ordered_epoch = _order(corpus, config, epoch, config.needs.groups_lengths), epoch
+            order, ordered_epoch = _order(corpus, config, epoch, config.needs.pretraining), epoch
         rows = _own_share(order[position * config.batch_size : (position + 1) * config.batch_size], accelerator)
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
@@ -136,7 +136,7 @@ def train(
         is_trace = state.step <= config.trace_until and state.step % TRACE_EVERY == 0
         if dev is not None and (is_candidate or is_trace):
             row |= _measure(method, dev, state, accelerator)
-            if is_candidate and not config.needs.keeps_last and row["dev"] > state.best_score:
+            if is_candidate and not config.needs.pretraining and row["dev"] > state.best_score:
                 state.best_score, state.best_step = row["dev"], state.step
                 best = {k: v.detach().cpu().clone() for k, v in method.kept().state_dict().items()}
         state.rows.append(row)

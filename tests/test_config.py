@@ -84,7 +84,7 @@ def test_what_a_method_needs_follows_from_its_arguments():
     assert twins.needs.encoders == {"second_backbone": "elsewhere"}
     assert (twins.needs.passes, twins.needs.trained_encoders, twins.needs.optional_roles) == (4, 2, ())
     mlm = simcse.replace(method="mlm", head="pretrained")
-    assert mlm.needs.files == ("model*.safetensors",) and mlm.needs.keeps_last and mlm.needs.splits_long_rows
+    assert mlm.needs.files == ("model*.safetensors",) and mlm.needs.pretraining
     with_late_head = mlm.replace(condenser_weight=1.0).needs
     assert with_late_head.files == ("model*.safetensors", "condenser_head.safetensors")
 

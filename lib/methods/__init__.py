@@ -59,11 +59,8 @@ class MethodSpec:
             names = [text]
         for name in names:
             check_choice("method", name, REGISTRY)
-        *around, inner = names
-        if issubclass(REGISTRY[inner], Wrapper):
-            raise ConfigError(f"method {inner!r} is put around another one: write {inner}(simcse), for example.")
-        if plain := [name for name in around if not issubclass(REGISTRY[name], Wrapper)]:
-            raise ConfigError(f"method {text!r}: {plain[0]} cannot be put around another method.")
+        if [issubclass(REGISTRY[name], Wrapper) for name in names] != [True] * (len(names) - 1) + [False]:
+            raise ConfigError(f"method {text!r}: write outer(inner), where outer alone is a wrapper: three_r(simcse).")
         return cls(tuple(names))
 
     def argument_names(self) -> list[str]:
@@ -78,29 +75,20 @@ class MethodSpec:
         kinds = [REGISTRY[name].Arguments for name in self.names]
         return [kind(**{f.name: values[f.name] for f in fields(kind) if f.name in values}) for kind in kinds]
 
-    def _inside_out(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """Name and arguments of every method, innermost first."""
-        return list(zip(self.names, self.arguments(values), strict=True))[::-1]
-
     def needs(self, values: Mapping[str, Any]) -> Needs:
         """What the method needs, after every wrapper has agreed to it."""
-        (inner, arguments), *around = self._inside_out(values)
+        *around, (inner, arguments) = zip(self.names, self.arguments(values), strict=True)
         needs = REGISTRY[inner].needs(arguments)
-        for name, arguments in around:
-            if not needs.sentence_views:
-                reason = f"{inner}, which has no embeddings of sentences to change"
-                raise ConfigError(f"method {name} cannot be put around {reason}.")
+        for name, arguments in reversed(around):
+            if needs.pretraining:
+                raise ConfigError(f"method {name} cannot be put around {inner}, which embeds no sentences.")
             needs = REGISTRY[name].needs(arguments, needs)
         return needs
-
-    def without_saved_heads(self) -> dict[str, Any]:
-        """See Method.without_saved_heads."""
-        return {name: value for method in self.names for name, value in REGISTRY[method].without_saved_heads.items()}
 
     def build(self, encoder: SentenceEncoder, values: Mapping[str, Any]) -> Method:
         """The method around this encoder, all of it on the encoder's device. Raises also EncoderError."""
         method: Any = encoder
-        for name, arguments in self._inside_out(values):
+        for name, arguments in reversed(list(zip(self.names, self.arguments(values), strict=True))):
             method = REGISTRY[name](method, arguments)
         return method.to(encoder.device)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import save_training_head
+from lib.methods.probes import Probes
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,9 @@ class Needs:
     fixed_targets: bool = False  # the loss compares embeddings with vectors that do not come from this batch
     projected_negatives: bool = False  # Views.negatives lie behind the projection
     batch_norm: bool = False  # in the projection: what is taken away from all rows before it is gone behind it
-    sentence_views: bool = True  # `embed` gives embeddings that a wrapper can change
-    splits_long_rows: bool = False  # a text longer than max_length becomes several rows; otherwise it is cut
-    groups_lengths: bool = False  # rows of similar length share a batch: less padding, less chance
-    keeps_last: bool = False  # the last step is kept, whatever the dev scores
+    # of tokens: `embed` gives a wrapper no sentences, long texts become several rows, rows of similar length share a
+    # batch (less padding, less chance), and the last step is kept, whatever the dev scores
+    pretraining: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,6 @@ class Views:
     def replace(self, **changes: Any) -> Views:
         return dataclasses.replace(self, **changes)
 
-    def gathered(self) -> Views:
-        """The embeddings of all processes, in rank order, with their gradient."""
-        return self.replace(embeddings={name: gather(z) for name, z in self.embeddings.items()})
-
     def rows(self, name: str = "encoder") -> Tensor:
         """[N S, D] of an encoder, the views of a sentence one after the other."""
         return self.embeddings[name].flatten(0, 1)
@@ -74,22 +69,20 @@ class Views:
 
 
 class Method(nn.Module):
-    """The encoder that is trained and the loss terms it is trained with.
+    """The encoder that is trained and kept, and the loss terms it is trained with; each is switched off by its weight.
 
     A subclass names its `Arguments` (a frozen dataclass that validates itself), says what it `needs`, and implements
-    `embed` and `loss`, perhaps `project`. Every term is switched off by its weight. `encoder` is what is kept,
-    `training_head` [.., D] -> [.., D] a projection of its embeddings that exists in training only.
+    `embed` and `loss`, perhaps `project`. `training_head` [.., D] -> [.., D] is a projection that exists in training only.
     """
 
     Arguments: ClassVar[type]
-    # what `pretrained` is replaced by where the backbone that brings the heads is still to be trained
-    without_saved_heads: ClassVar[Mapping[str, Any]] = {}
     encoder: SentenceEncoder
 
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
         super().__init__()
         self.encoder, self.arguments = encoder, arguments
         self.training_head: nn.Module | None = None
+        self.probes = Probes()
         self.register_buffer("step", torch.tensor(0))  # steps that were taken
 
     @classmethod
@@ -120,15 +113,22 @@ class Method(nn.Module):
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of this process's batch. Embeddings are gathered over the processes here and nowhere else."""
-        return self.loss(self.project(self.embed(batch).gathered()), batch)
+        views = self.embed(batch)
+        gathered = views.replace(embeddings={name: gather(z) for name, z in views.embeddings.items()})
+        return self.loss(self.project(gathered), batch)
 
     def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
         """Groups for the optimiser, with the RunConfig's weight decay on matrices only, as usual for BERT."""
-        return decayed_by_shape(list(self.parameters()), config.weight_decay)
+        trainable = [p for p in self.parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for p in trainable if p.dim() > 1], "weight_decay": config.weight_decay},
+            {"params": [p for p in trainable if p.dim() <= 1], "weight_decay": 0.0},
+        ]
+        return [group for group in groups if group["params"]]
 
     def logged(self) -> dict[str, float]:
         """Values of the last step for the history, shown beside the terms and never summed."""
-        return {}
+        return self.probes.values()
 
     def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
         """Further columns [n, ...] of the batches (`Batch.extra`), computed from the text once before training."""
@@ -147,24 +147,23 @@ class Method(nn.Module):
         heads = {} if self.training_head is None else {"training_head": self.training_head}
         return nn.ModuleDict({"encoder": self.encoder} | heads)
 
-    def save(self, folder: str | os.PathLike) -> None:
-        """Write what is kept of the trained method: the encoder (see SentenceEncoder.save), and beside it the
-        projection that only training uses."""
+    def save(self, folder: Path) -> None:
+        """Write the encoder (see SentenceEncoder.save), and beside it the projection that only training uses."""
         self.encoder.save(folder)
         if self.training_head is not None:
-            save_training_head(Path(folder), self.training_head)
+            save_training_head(folder, self.training_head)
 
 
 class Wrapper(nn.Module):
-    """A method around another one. All that a method has and this one does not define is the inner method's: by itself it
+    """A method around another one. What a method has and this one does not define is the inner method's: by itself it
     changes nothing.
 
     A subclass changes the views between the stages: in `project` before or after the inner method's heads, or in
-    `loss`. Its terms and those of the inner method have different names, and so have their arguments.
+    `loss`; it adds what it trains to `parameter_groups`. Its terms and arguments have names of their own.
     """
 
     Arguments: ClassVar[type]
-    without_saved_heads: ClassVar[Mapping[str, Any]] = {}
+    forward = Method.forward
 
     def __init__(self, inner: Method | Wrapper, arguments: Any) -> None:
         super().__init__()
@@ -182,31 +181,8 @@ class Wrapper(nn.Module):
         """The inner method's needs; a subclass adds its own, or refuses them with ConfigError."""
         return inner
 
-    def project(self, views: Views) -> Views:
-        return self.inner.project(views)
-
-    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        return self.inner.loss(views, batch)
-
-    forward = Method.forward
-
-    def parameter_groups(self, config: Any) -> list[dict[str, Any]]:
-        inside = {id(p) for p in self.inner.parameters()}
-        around = [p for p in self.parameters() if id(p) not in inside]
-        return self.inner.parameter_groups(config) + decayed_by_shape(around, config.weight_decay)
-
 
 def check_some_weight(arguments: Any, *weights: str) -> None:
     """Raise ConfigError when all of these arguments are 0."""
     if not any(getattr(arguments, name) for name in weights):
         raise ConfigError(f"{', '.join(weights)} are all 0: nothing would be trained.")
-
-
-def decayed_by_shape(parameters: list[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
-    """Trainable matrices with weight decay and all other trainable parameters without; no empty group."""
-    trainable = [p for p in parameters if p.requires_grad]
-    groups = [
-        {"params": [p for p in trainable if p.dim() > 1], "weight_decay": weight_decay},
-        {"params": [p for p in trainable if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]

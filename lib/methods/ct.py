@@ -13,8 +13,8 @@ from lib.checks import PositiveCount
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import contrastive_tension
-from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Needs, Views
+from lib.methods.micse import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)

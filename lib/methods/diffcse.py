@@ -17,8 +17,8 @@ from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
 from lib.losses import replaced_token_detection
 from lib.methods.base import Needs, Views
+from lib.methods.mlm import TokenMasking
 from lib.methods.simcse import Projection, SimCSE, SimCSEArguments, both_views
-from lib.methods.token_masking import TokenMasking
 
 
 @dataclass(frozen=True)
@@ -53,23 +53,21 @@ class DiffCSE(SimCSE):
         views = super().embed(batch)
         if self.replaced_tokens is None:
             return views
-        filled = self.replaced_tokens.fill(*both_views(batch))
-        return views.replace(captured={**views.captured, "filled": filled})
+        return views.replace(captured={"filled": self.replaced_tokens.fill(*both_views(batch))})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         terms = super().loss(views, batch)
         if self.replaced_tokens is not None:
-            z = own_rows(view_pairs(views), len(batch.input_ids)).flatten(0, 1)  # [2N, D], projected
-            input_ids, mask = both_views(batch)
-            loss = self.replaced_tokens(z, input_ids, mask, views.captured["filled"])
+            z = own_rows(view_pairs(views), len(batch)).flatten(0, 1)  # [2N, D], projected
+            loss = self.replaced_tokens(z, *both_views(batch), views.captured["filled"])
             terms["rtd"] = self.arguments.rtd_weight * loss
         return terms
 
 
 def view_pairs(views: Views) -> Tensor:
     """The embeddings [N, 2, D] of anchors and positives."""
-    by_role = views.by_role()
-    return torch.stack([by_role["anchor"], by_role["positive"]], dim=1)
+    z = views.by_role()
+    return torch.stack([z["anchor"], z["positive"]], dim=1)
 
 
 class ReplacedTokenDetection(nn.Module):
@@ -86,9 +84,8 @@ class ReplacedTokenDetection(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:
         super().__init__()
-        backbone = encoder.backbone
         check_reads_cls(encoder, "replaced-token detection")
-        name = arguments.generator or backbone.config._name_or_path
+        backbone, name = encoder.backbone, arguments.generator or encoder.backbone.config._name_or_path
         self.generator = Generator.from_pretrained(name)
         self.generator.check(name, encoder)
         self.generator.dropout = arguments.generator_dropout
@@ -123,6 +120,5 @@ def check_reads_cls(encoder: SentenceEncoder, what: str) -> None:
     if encoder.pooling != "cls":
         raise ConfigError(f"{what} is given the [CLS] vector: set pooling to cls, not {encoder.pooling}.")
     if encoder.projection is not None:
-        raise ConfigError(
-            f"{what} is given the [CLS] vector: set projection to bn_mlp, train_only or none, and take a backbone that was saved without one."
-        )
+        advice = "set projection to bn_mlp, train_only or none, and take a backbone that was saved without one"
+        raise ConfigError(f"{what} is given the [CLS] vector: {advice}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,8 @@ from lib.encoders.sentence_encoder import in_mode
 from lib.losses import IGNORED, masked_lm
 from lib.methods.base import Needs, Views, check_some_weight
 from lib.methods.diffcse import DiffCSE, DiffCSEArguments, check_reads_cls, view_pairs
-from lib.methods.gradient_norms import GradientNorms
+from lib.methods.mlm import TokenMasking
 from lib.methods.simcse import both_views
-from lib.methods.token_masking import TokenMasking
 
 
 @dataclass(frozen=True)
@@ -58,28 +57,23 @@ class InfoCSE(DiffCSE):
     """
 
     Arguments = InfoCSEArguments
-    without_saved_heads = {"head": "random", "lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: InfoCSEArguments) -> Needs:
         needs = super().needs(arguments)
         if not arguments.auxiliary_weight:
             return needs
-        files = {*needs.files} | ({heads.MODEL_FILES} if arguments.lm_head == "pretrained" else set())
-        files |= {heads.LATE_LAYERS} if arguments.head == "pretrained" else set()
-        more = {"passes": needs.passes + 1, "further_layers": arguments.late_layers}
-        return replace(needs, files=tuple(sorted(files)), **more)
+        heads_read = {heads.MODEL_FILES: arguments.lm_head, heads.LATE_LAYERS: arguments.head}
+        files = {*needs.files, *(file for file, start in heads_read.items() if start == "pretrained")}
+        return replace(needs, passes=needs.passes + 1, further_layers=arguments.late_layers, files=tuple(sorted(files)))
 
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
         super().__init__(encoder, arguments)
-        self.auxiliary = self.gradients = None
+        self.auxiliary = None
         if arguments.auxiliary_weight:
             self.auxiliary = AuxiliaryNetwork(encoder, arguments)
-            self.token_masking = TokenMasking(
-                encoder, probability=arguments.auxiliary_probability, mask_only=arguments.mask_only
-            )
-            self.gradients = GradientNorms()
-        self.swapped: dict[str, float] = {}
+            how = {"probability": arguments.auxiliary_probability, "mask_only": arguments.mask_only}
+            self.token_masking = TokenMasking(encoder, **how)
 
     def embed(self, batch: Batch) -> Views:
         """Captured for L_aux: the logits [M, V] of the masked tokens, and their labels [M]."""
@@ -91,10 +85,13 @@ class InfoCSE(DiffCSE):
         input_ids, mask = (x.unflatten(0, (-1, 2))[:, :copies].flatten(0, 1) for x in both_views(batch))
         masked, labels = self.token_masking(input_ids, mask)
         text = self.auxiliary.read(masked, mask, labels)
-        if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0:
-            self.swapped = self.auxiliary.with_own_and_other_vector(h, text, copies)
-        logits = self.auxiliary(self.gradients.watch("auxiliary_gradient", h), text)
-        z = self.gradients.watch("contrastive_gradient", views.embeddings["encoder"])
+        every = self.arguments.swap_every
+        if every and int(self.step) % every == 0 and len(batch) > 1:
+            vectors = {"own_vector": h, "other_vector": h.roll(-copies, 0)}  # whose copies stand one after the other
+            with in_mode(self.auxiliary, training=False):
+                self.probes.swap(lambda vector: masked_lm(self.auxiliary(vector, text), text.labels), vectors)
+        logits = self.auxiliary(self.probes.watch("auxiliary_gradient", h), text)
+        z = self.probes.watch("contrastive_gradient", views.embeddings["encoder"])
         captured = {**views.captured, "logits": logits, "labels": text.labels, "texts": len(input_ids)}
         return views.replace(embeddings={"encoder": z}, captured=captured)
 
@@ -104,25 +101,16 @@ class InfoCSE(DiffCSE):
         if self.auxiliary is not None:
             reduction = arguments.auxiliary_reduction
             loss = masked_lm(views.captured["logits"], views.captured["labels"], reduction=reduction)
-            if reduction == "sum":
-                loss = loss / views.captured["texts"]  # the mean over the texts
-            terms["auxiliary"] = arguments.auxiliary_weight * loss
+            texts = views.captured["texts"] if reduction == "sum" else 1  # the mean over the texts
+            terms["auxiliary"] = arguments.auxiliary_weight * (loss / texts)
         return terms
-
-    def logged(self) -> dict[str, float]:
-        if self.gradients is None:
-            return {}
-        values, self.swapped = self.gradients.values() | self.swapped, {}
-        return values
 
     def provenance(self) -> dict[str, str]:
         return {} if self.auxiliary is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
 
-@dataclass(frozen=True)
-class MaskedText:
-    """A masked text as the frozen layers read it: states [T, H] of its tokens; which of them are masked, and their
-    labels [M]."""
+class MaskedText(NamedTuple):
+    """As the frozen layers read it: states [T, H] of its tokens; which of them are masked, and their labels [M]."""
 
     tokens: packed.Tokens
     states: Tensor
@@ -135,10 +123,6 @@ class AuxiliaryNetwork(nn.Module):
 
     M are the states after the early layers, h the [CLS] vector of the unmasked sentence after the encoder's last
     layer: the only way for the late layers to learn what the encoder found, and for the gradient into the encoder.
-
-    Raises:
-        ConfigError: the encoder does not give its [CLS] vector, early_layers does not lie below the last layer, or the
-            backbone has not the heads that were asked for.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
@@ -160,7 +144,7 @@ class AuxiliaryNetwork(nn.Module):
         return self
 
     def read(self, masked: Tensor, mask: Tensor, labels: Tensor) -> MaskedText:
-        """masked ids, attention mask and labels [R, L], as `losses.mask_tokens` gives them."""
+        """masked ids, attention mask and labels, each [R, L]."""
         tokens, chosen = packed.Tokens(mask.bool()), packed.Tokens(labels != IGNORED)
         has_gradient = torch.is_grad_enabled() and not self.detach
         with torch.set_grad_enabled(has_gradient), self.precision(masked.device):
@@ -174,15 +158,3 @@ class AuxiliaryNetwork(nn.Module):
             mixed = text.states.index_copy(0, text.tokens.starts(), h.to(text.states.dtype))  # [h; M[1:]]
             hidden = packed.run_layers(self.late, mixed, text.tokens, wanted=text.masked)
             return self.lm_head(hidden).float()  # of the masked tokens: logits of all would be the largest tensor
-
-    @torch.no_grad()
-    def with_own_and_other_vector(self, h: Tensor, text: MaskedText, copies: int) -> dict[str, float]:
-        """L_aux with h and with h of the next sentence, both in evaluation mode; {} for a single sentence.
-
-        copies: rows of a sentence, which stand one after the other.
-        """
-        if len(h) == copies:
-            return {}
-        vectors = {"own_vector": h, "other_vector": h.roll(-copies, 0)}
-        with in_mode(self, training=False):
-            return {name: float(masked_lm(self(vector, text), text.labels)) for name, vector in vectors.items()}

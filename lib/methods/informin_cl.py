@@ -17,7 +17,7 @@ from lib.methods.simcse import Projection, SimCSE, SimCSEArguments
 
 @dataclass(frozen=True)
 class InforMinCLArguments(SimCSEArguments):
-    projection: Projection = "none"  # the script reads the raw [CLS] vector; see PROJECTIONS
+    projection: Projection = "none"  # the script reads the raw [CLS] vector
     forgetting_weight: NonNegative = 1.0  # the argument's default; the paper's tables have larger weights
     forgetting_reduce: Literal["mean", "sum"] = "mean"  # over all entries (code), or their sum over the dimensions
 

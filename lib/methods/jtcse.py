@@ -31,7 +31,8 @@ class JTCSE(TNCSE):
     Arguments = JTCSEArguments
 
     def __init__(self, encoder: SentenceEncoder, arguments: JTCSEArguments) -> None:
-        depth, count = encoder.backbone.config.num_hidden_layers, arguments.cross_attention_layers
+        depth = encoder.backbone.config.num_hidden_layers
+        count = arguments.cross_attention_layers if arguments.icnce_weight else 0  # which alone reads the branch
         if count and depth % count:
             raise ConfigError(f"cross_attention_layers {count} does not divide the {depth} layers of this backbone.")
         super().__init__(encoder, arguments)
@@ -45,24 +46,20 @@ class JTCSE(TNCSE):
         # drawn while all processes share one random state; the coin then depends on the step alone
         self.register_buffer("coin_seed", torch.randint(2**31, ()))
 
-    @property
-    def _has_branch(self) -> bool:
-        return bool(self.layers) and self.arguments.icnce_weight > 0
-
     def names(self) -> tuple[str, ...]:
-        return (*super().names(), *(("first_branch", "second_branch") if self._has_branch else ()))
+        return (*super().names(), *(("first_branch", "second_branch") if self.layers else ()))
 
-    def attention_inputs(self) -> list[AttentionInputs | None]:
-        return [AttentionInputs(self.layers) if self._has_branch else None for _ in range(2)]
-
-    def branch(self, inputs: list[AttentionInputs | None]) -> dict[str, Tensor]:
-        if not self._has_branch:
-            return {}
-        return dict(zip(("first_branch", "second_branch"), self.cross_attention(*inputs), strict=True))
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
+        if not self.layers:
+            return super().read(input_ids, attention_mask)
+        inputs = [AttentionInputs(self.layers) for _ in range(2)]
+        twins = zip(self.encoder.encoders, inputs, strict=True)
+        h = [encoder(input_ids, attention_mask, inputs=captured) for encoder, captured in twins]
+        return dict(zip(self.names(), [*h, *self.cross_attention(*inputs)], strict=True))
 
     def pairs(self, h1: Tensor, h2: Tensor, views: Views) -> list[tuple[Tensor, Tensor]]:
         pairs = super().pairs(h1, h2, views)
-        if self._has_branch:
+        if self.layers:
             pairs.append((views.rows("first_branch"), views.rows("second_branch")))
         return [(b, a) for a, b in pairs] if self.arguments.coin and self.draw() else pairs
 

@@ -11,8 +11,8 @@ from lib.checks import ConfigError, Count, Positive
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import twin_info_nce
-from lib.methods.attention_term import AMIArguments, AttentionTerm
 from lib.methods.base import Method, Views
+from lib.methods.micse import AMIArguments, AttentionTerm
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,6 @@ class MirrorBERT(Method):
 
     def __init__(self, encoder: SentenceEncoder, arguments: MirrorBERTArguments) -> None:
         super().__init__(encoder, arguments)
-        if arguments.span_length and encoder.tokenizer.mask_token_id is None:
-            raise ConfigError("method mirror_bert masks a span and needs a tokenizer with a mask token.")
         if arguments.span_length and encoder.pooling == "mask_prompt":
             raise ConfigError("mirror_bert would mask words of the prompt: set span_length to 0 or pool otherwise.")
         self.attention_term = AttentionTerm(encoder, arguments)

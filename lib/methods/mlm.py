@@ -3,19 +3,18 @@ which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from lib.checks import Checked, Count, NonNegative, PositiveCount, PositiveProbability
+from lib.checks import Checked, ConfigError, Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, heads, packed
-from lib.losses import IGNORED, masked_lm
+from lib.losses import IGNORED, mask_tokens, masked_lm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.token_masking import TokenMasking
 
 
 @dataclass(frozen=True)
@@ -39,15 +38,13 @@ class MLM(Method):
     """
 
     Arguments = MLMArguments
-    without_saved_heads = {"head": "random", "lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: MLMArguments) -> Needs:
         files = (heads.MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
         files += (heads.LATE_LAYERS,) if arguments.condenser_weight and arguments.head == "pretrained" else ()
         layers = arguments.late_layers if arguments.condenser_weight else 0
-        rows = {"sentence_views": False, "splits_long_rows": True, "groups_lengths": True, "keeps_last": True}
-        return Needs(passes=1, further_layers=layers, files=files, **rows)
+        return Needs(passes=1, further_layers=layers, files=files, pretraining=True)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:
         super().__init__(encoder, arguments)
@@ -93,7 +90,37 @@ class MLM(Method):
     def provenance(self) -> dict[str, str]:
         return {} if self.late is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
-    def save(self, folder: str | os.PathLike) -> None:
+    def save(self, folder: Path) -> None:
         """The encoder with its MLM head, and the late layers beside it."""
         self.encoder.save(folder)
-        heads.save_mlm_head(Path(folder), self.encoder.backbone, self.lm_head, self.late)
+        heads.save_mlm_head(folder, self.encoder.backbone, self.lm_head, self.late)
+
+
+class TokenMasking(nn.Module):
+    """BERT's choice of tokens to predict: never special tokens, never padding.
+
+    Raises:
+        ConfigError: whole words were asked for, and the vocabulary does not mark the pieces that continue a word.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, *, probability: float, whole_words: bool = False, mask_only: bool = False
+    ) -> None:
+        super().__init__()
+        self.probability, self.mask_id = probability, encoder.tokenizer.mask_token_id
+        self.mask_only = mask_only
+        pieces = encoder.tokenizer.convert_ids_to_tokens(list(range(encoder.backbone.config.vocab_size)))
+        special = torch.zeros(len(pieces), dtype=torch.bool)
+        special[encoder.tokenizer.all_special_ids] = True
+        self.register_buffer("special", special, persistent=False)
+        continues = [piece is not None and piece.startswith("##") for piece in pieces]
+        self.register_buffer("continues", torch.tensor(continues) if whole_words else None, persistent=False)
+        if whole_words and not any(continues):
+            raise ConfigError("whole_words needs a WordPiece vocabulary (pieces that continue a word start with ##).")
+
+    def forward(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """input_ids, mask [N, L] -> masked input_ids and labels, see `losses.mask_tokens`."""
+        maskable = ~self.special[input_ids] & mask.bool()
+        continues = None if self.continues is None else self.continues[input_ids]
+        rule = {"mask_id": self.mask_id, "vocabulary_size": len(self.special), "mask_only": self.mask_only}
+        return mask_tokens(input_ids, maskable, probability=self.probability, continues=continues, **rule)

@@ -8,7 +8,7 @@ and a term that the paper does not have (an estimate of mutual information betwe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
@@ -24,7 +24,6 @@ from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
 from lib.losses import dimension_contrast, token_reconstruction
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
 from lib.methods.base import Method, Needs, Views, check_some_weight
-from lib.methods.gradient_norms import GradientNorms
 from lib.methods.simcse import all_columns, contrast, with_positive
 
 
@@ -43,7 +42,7 @@ class MSSEArguments(Checked):
     reconstruction_weight: NonNegative = 0.2  # gamma of Eq. 10; 1 in the code
     reconstruction_reduce: Literal["mean", "sum"] = "mean"  # over the tokens (code), or their sum (Eq. 9)
     reconstructed: Literal["anchor", "positive"] = "anchor"  # the sentence itself (paper), or its positive (code)
-    decoder: Literal["denoising", "positionwise"] = "denoising"  # denoising (code) or positionwise, see DECODERS
+    decoder: Literal["denoising", "positionwise"] = "denoising"  # denoising (code) or positionwise, see below
     decoder_layers: PositiveCount = 1  # 16 in the code; positionwise has none
     decoder_heads: PositiveCount = 1
     decoder_input_dropout: Annotated[float, Interval(ge=0, le=0.999)] = 0.825  # of the denoising decoder's words
@@ -62,22 +61,22 @@ class MSSE(Method):
     vectors by what reads them: `encoder` (contrast), `dimensions` and `memory` (decoder).
 
     Logged: `contrastive_gradient`, `dimension_gradient` and `reconstruction_gradient`, the norms of what each weighted
-    term sends into the encoder, that is, of its gradient at the vectors it reads, before any projection; `own_vector`,
-    `other_vector` and `mean_vector`, L_ICM (mean over the tokens, the same noise) with the sentence's vector, with the
-    next sentence's, and with the mean of the batch, which knows nothing of the sentence. With several processes
-    `reconstruction` and all that is logged are those of each process's own sentences, the other terms of the whole batch.
+    term sends into the encoder, at the vectors it reads, before any projection; `own_vector`, `other_vector` and
+    `mean_vector`, L_ICM (mean over the tokens, the same noise) with the sentence's vector, with the next sentence's,
+    and with the mean of the batch. With several processes `reconstruction` and all that is logged are those of each
+    process's own sentences.
     """
 
     Arguments = MSSEArguments
-    without_saved_heads = {"lm_head": "fresh"}
 
     @classmethod
     def needs(cls, arguments: MSSEArguments) -> Needs:
-        needs = Needs(optional_roles=("positive", "hard_negative"))
-        if not arguments.reconstruction_weight or arguments.decoder == "positionwise":
-            return needs
-        files = (MODEL_FILES,) if arguments.lm_head == "pretrained" else ()
-        return replace(needs, further_layers=arguments.decoder_layers, files=files)
+        denoises = arguments.reconstruction_weight > 0 and arguments.decoder == "denoising"
+        return Needs(
+            optional_roles=("positive", "hard_negative"),
+            further_layers=arguments.decoder_layers if denoises else 0,
+            files=(MODEL_FILES,) if denoises and arguments.lm_head == "pretrained" else (),
+        )
 
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__(encoder, arguments)
@@ -85,27 +84,26 @@ class MSSE(Method):
             raise ConfigError("msse reads the vector before any projection: take a backbone saved without one.")
         if arguments.projection == "linear":
             self.training_head = nn.Linear(encoder.dimension, encoder.dimension)
-        self.decoder = DECODERS[arguments.decoder](encoder, arguments) if arguments.reconstruction_weight else None
-        self.gradients = GradientNorms()
-        self.swapped: dict[str, float] = {}
+        self.decoder = None
+        if arguments.reconstruction_weight:
+            kind = DenoisingDecoder if arguments.decoder == "denoising" else PositionwiseDecoder
+            self.decoder = kind(encoder, arguments)
 
     def names(self) -> tuple[str, ...]:
         weights = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
         return ("encoder", *(name for name, weight in weights.items() if weight))
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        pooling, names = self.encoder.pooling, self.names()
-        other = "cls" if self.arguments.dimension_of == "cls" else pooling
-        asked = (pooling, other) if "dimensions" in names and other != pooling else (pooling,)
-        readings = self.encoder.readings(input_ids, attention_mask, asked)
-        h, columns = readings[asked[0]], readings[asked[-1]]
-        vectors = {"encoder": h, "dimensions": columns, "memory": h}
-        return {name: vectors[name] for name in names}
+        pooling, arguments = self.encoder.pooling, self.arguments
+        other = "cls" if arguments.dimension_of == "cls" and arguments.dimension_weight else pooling
+        readings = self.encoder.readings(input_ids, attention_mask, tuple(dict.fromkeys((pooling, other))))
+        vectors = {"encoder": readings[pooling], "dimensions": readings[other], "memory": readings[pooling]}
+        return {name: vectors[name] for name in self.names()}
 
     def embed(self, batch: Batch) -> Views:
         views = all_columns(self, batch)
-        terms = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
-        watched = {name: self.gradients.watch(f"{terms[name]}_gradient", z) for name, z in views.embeddings.items()}
+        logged = {"encoder": "contrastive", "dimensions": "dimension", "memory": "reconstruction"}
+        watched = {name: self.probes.watch(f"{logged[name]}_gradient", z) for name, z in views.embeddings.items()}
         return views.replace(embeddings=watched)
 
     def project(self, views: Views) -> Views:
@@ -130,40 +128,28 @@ class MSSE(Method):
         if len(anchor) < 2:
             return 0.0 * (anchor.sum() + positive.sum())
         arguments = self.arguments
+        weights = {"diagonal_weight": arguments.diagonal_weight, "off_diagonal_weight": arguments.off_diagonal_weight}
         how = {"normalise": arguments.dimension_normalise, "reduce": arguments.dimension_reduce}
-        how |= {"diagonal_weight": arguments.diagonal_weight, "off_diagonal_weight": arguments.off_diagonal_weight}
-        return dimension_contrast(anchor, positive, **how)
+        return dimension_contrast(anchor, positive, **how, **weights)
 
     def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "mean") -> Tensor:
-        """L_ICM of sentences, from their vectors [N, D]; mean or sum over all tokens of what the encoder read, special ones
-        too. With pooling mask_prompt these include the template, which is the same everywhere and soon costs nothing."""
+        """L_ICM of sentences, from their vectors [N, D]; mean or sum over all tokens that the encoder read, special ones
+        and the template of pooling mask_prompt too, which is the same everywhere and soon costs nothing."""
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
-        if self.arguments.swap_every and int(self.step) % self.arguments.swap_every == 0 and len(memory) > 1:
-            self.swapped = self.with_other_vectors(memory, input_ids, valid)
-        loss = self._reconstruction(memory, input_ids, valid, reduce)
+
+        def loss(h: Tensor, reduce: str = "mean") -> Tensor:
+            with self.encoder.precision(h.device):
+                logits = self.decoder(h, input_ids, valid, self.encoder.backbone.embeddings)
+            return token_reconstruction(logits.float(), input_ids[valid], reduce=reduce)
+
+        every = self.arguments.swap_every
+        if every and int(self.step) % every == 0 and len(memory) > 1:
+            vectors = {"own_vector": memory, "other_vector": memory.roll(-1, 0)}
+            self.probes.swap(loss, vectors | {"mean_vector": memory.mean(0).expand_as(memory)})
         shares = processes().num_processes  # DDP takes the mean over the processes, a sum wants all of them
-        return loss * shares if reduce == "sum" else loss
-
-    def _reconstruction(self, memory: Tensor, input_ids: Tensor, valid: Tensor, reduce: str) -> Tensor:
-        with self.encoder.precision(memory.device):
-            logits = self.decoder(memory, input_ids, valid, self.encoder.backbone.embeddings)
-        return token_reconstruction(logits.float(), input_ids[valid], reduce=reduce)
-
-    @torch.no_grad()
-    def with_other_vectors(self, memory: Tensor, input_ids: Tensor, valid: Tensor) -> dict[str, float]:
-        """L_ICM with the own, the next and the mean vector; training draws the numbers that it would have drawn."""
-        vectors = {"own": memory, "other": memory.roll(-1, 0), "mean": memory.mean(0).expand_as(memory)}
-        devices, losses = [] if memory.device.type == "cpu" else [memory.device], {}
-        for name, h in vectors.items():
-            with torch.random.fork_rng(devices):
-                losses[f"{name}_vector"] = float(self._reconstruction(h, input_ids, valid, "mean"))
-        return losses
-
-    def logged(self) -> dict[str, float]:
-        values, self.swapped = self.gradients.values() | self.swapped, {}
-        return values
+        return loss(memory, reduce) * (shares if reduce == "sum" else 1)
 
 
 class DenoisingDecoder(nn.Module):
@@ -171,18 +157,12 @@ class DenoisingDecoder(nn.Module):
     design, in MSSE's code): every word attends to all, so only the dropout makes the vector worth reading.
 
     The words' embeddings are the encoder's (with positions, LayerNorm and the encoder's own dropout), without gradient;
-    dropout and width of the feed-forward layers are the backbone's; the word head is the backbone's MLM head, a copy
-    that is trained.
-
-    Raises:
-        ConfigError: the heads do not divide the width, or the backbone was saved without an MLM head.
+    dropout and width of the feed-forward layers are the backbone's; the word head is a copy of its MLM head.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__()
         config, heads = encoder.backbone.config, arguments.decoder_heads
-        if config.hidden_size % heads:
-            raise ConfigError(f"decoder_heads {heads} must divide the backbone's width of {config.hidden_size}.")
         layer = nn.TransformerDecoderLayer(
             config.hidden_size, heads, config.intermediate_size, config.hidden_dropout_prob, "gelu", batch_first=True
         )
@@ -218,6 +198,3 @@ class PositionwiseDecoder(nn.Module):
         """As in DenoisingDecoder; embeddings are not read."""
         sentences, places = valid.nonzero(as_tuple=True)
         return self.words(torch.tanh(self.from_vector(memory)[sentences] + self.places(places)))
-
-
-DECODERS = {"denoising": DenoisingDecoder, "positionwise": PositionwiseDecoder}

@@ -14,22 +14,17 @@ from lib.encoders import SentenceEncoder
 from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
 from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.token_masking import TokenMasking
+from lib.methods.mlm import TokenMasking
 
-PROJECTIONS = {  # what the losses read the embeddings through
-    "train_only": "the tanh layer, in training only (unsupervised SimCSE)",
-    "always": "the tanh layer, kept with the encoder (supervised SimCSE)",
-    "none": "nothing",
-    "bn_mlp": "two layers with batch norm, in training only (DiffCSE, InfoCSE)",
-}
-
-Projection = Literal[tuple(PROJECTIONS)]
+# what the losses read the embeddings through: the tanh layer, in training only (unsupervised SimCSE) or kept with the
+# encoder (supervised); nothing; two layers with batch norm, in training only (DiffCSE, InfoCSE)
+Projection = Literal["train_only", "always", "none", "bn_mlp"]
 
 
 @dataclass(frozen=True)
 class SimCSEArguments(Checked):
     temperature: Positive = 0.05  # Table D.1
-    projection: Projection = "train_only"  # see PROJECTIONS; Table 6
+    projection: Projection = "train_only"  # see Projection; Table 6
     hard_negative_weight: NonNegative = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
     dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
     mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
@@ -43,9 +38,11 @@ class SimCSE(Method):
 
     @classmethod
     def needs(cls, arguments: SimCSEArguments) -> Needs:
-        files = (MODEL_FILES,) if arguments.mlm_weight else ()
-        roles = ("positive", "hard_negative")
-        return Needs(optional_roles=roles, files=files, batch_norm=arguments.projection == "bn_mlp")
+        return Needs(
+            optional_roles=("positive", "hard_negative"),
+            files=(MODEL_FILES,) if arguments.mlm_weight else (),
+            batch_norm=arguments.projection == "bn_mlp",
+        )
 
     def __init__(self, encoder: SentenceEncoder, arguments: SimCSEArguments) -> None:
         super().__init__(encoder, arguments)

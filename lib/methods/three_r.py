@@ -22,8 +22,6 @@ from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper
 
-LONGEST = 64  # tokens of a pool sentence
-
 
 @dataclass(frozen=True)
 class ThreeRArguments(Checked):
@@ -37,12 +35,9 @@ class ThreeRArguments(Checked):
     deviation_gradient: bool = False  # also into the deviations, so that the encoder could dodge the mask
     redundant_gradient: bool = True  # also into the vector that is taken away
     redundant_from: Literal["pool", "words"] = "pool"  # what it is the mean of; words: "token subtraction", Table 3
-    # batch: Eq. 3; all: "overall subtraction"; words: "static identification"
-    dimensions: Literal["batch", "all", "words"] = "batch"
-    # zero: the dimensions are set to 0 and nothing is taken away ("dynamic mask")
-    operation: Literal["subtract", "zero"] = "subtract"
-    # deviations and subtraction at the encoder's embedding, or behind the inner projection
-    place: Literal["embedding", "projection"] = "embedding"
+    dimensions: Literal["batch", "all", "words"] = "batch"  # Eq. 3; "overall subtraction"; "static identification"
+    operation: Literal["subtract", "zero"] = "subtract"  # zero: these dimensions are set to 0 ("dynamic mask")
+    place: Literal["embedding", "projection"] = "embedding"  # of deviations and subtraction; behind the inner one
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,9 +55,6 @@ class ThreeR(Wrapper):
     with dropout, from random numbers of its own, so that the inner method draws what it draws without 3R.
 
     Logged: `threshold` (c), `redundant` (share of the dimensions that are redundant), `deviation` (mean over dimensions).
-
-    Raises:
-        ConfigError: the pool has fewer sentences than are drawn.
     """
 
     Arguments = ThreeRArguments
@@ -70,9 +62,7 @@ class ThreeR(Wrapper):
     @classmethod
     def needs(cls, arguments: ThreeRArguments, inner: Needs) -> Needs:
         if inner.fixed_targets:
-            raise ConfigError(
-                "three_r changes the views that a loss compares: it means nothing where a target is fixed."
-            )
+            raise ConfigError("three_r changes what a loss compares: it means nothing where a target is fixed.")
         if inner.projected_negatives and arguments.place == "embedding":
             raise ConfigError("this queue holds projected vectors: set place to projection, or queue_size to 0.")
         if inner.batch_norm and arguments.operation == "subtract":  # behind it, the pool's own mean is 0
@@ -93,8 +83,7 @@ class ThreeR(Wrapper):
         self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
         self.latest: dict[str, Tensor] = {}  # what is logged of the last step
         for name in inner.names() if arguments.dimensions == "words" else ():  # taken in the first step, and then kept
-            unknown = torch.full((ensemble.parts(inner.encoder)[0].dimension,), torch.nan)
-            self.register_buffer(f"deviation_{name}", unknown)
+            self.register_buffer(f"deviation_{name}", torch.full((inner.encoder.dimension,), torch.nan))
 
     def project(self, views: Views) -> Views:
         if self.arguments.place == "embedding":
@@ -131,9 +120,9 @@ class ThreeR(Wrapper):
         arguments = self.arguments
         if arguments.dimensions == "all":
             return torch.ones_like(deviation)
-        deviation = deviation if arguments.deviation_gradient else deviation.detach()
+        sigma = deviation if arguments.deviation_gradient else deviation.detach()
         how = {"relaxation": arguments.relaxation, "width": arguments.relaxation_width}
-        return redundant_dimensions(deviation, self.threshold, **how)
+        return redundant_dimensions(sigma, self.threshold, **how)
 
     def redundant_vectors(self) -> dict[str, Tensor | None]:
         """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4) or of the words; None: nothing is
@@ -143,7 +132,7 @@ class ThreeR(Wrapper):
         texts = self.words if self.arguments.redundant_from == "words" else self.drawn()
         return {name: h.mean(0) for name, h in self.read_apart(texts).items()}
 
-    def drawn(self) -> Sequence[str]:
+    def drawn(self) -> list[str]:
         """The sentences of this step: drawn without replacement, the same on every process."""
         rows = np.random.default_rng([self.seed, int(self.step)]).permutation(len(self.pool))
         return [self.pool[row] for row in rows[: self.arguments.exemplars]]
@@ -151,7 +140,7 @@ class ThreeR(Wrapper):
     def read_apart(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
         encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
-        inputs = pad(encoder.tokenize(texts, LONGEST), encoder.tokenizer.pad_token_id, device=encoder.device)
+        inputs = pad(encoder.tokenize(texts, 64), encoder.tokenizer.pad_token_id, device=encoder.device)
         devices = [] if encoder.device.type != "cuda" else [encoder.device]
         has_gradient = self.arguments.redundant_gradient and torch.is_grad_enabled()
         with torch.random.fork_rng(devices), torch.set_grad_enabled(has_gradient):

@@ -13,7 +13,6 @@ from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
-from lib.encoders.packed import AttentionInputs
 from lib.encoders.saved import remove_layer_norms
 from lib.encoders.sentence_encoder import longest_input
 from lib.losses import tensor_modulus, twin_info_nce
@@ -42,9 +41,9 @@ class TNCSE(Method):
     """Terms `nce` (of each encoder), `icnce` (encoder I looks in II) and `ictm`; the sum of both encoders is kept.
 
     The encoders come from a first stage: SimCSE on two round-trip translations of the text, see the notebook. Each
-    sentence passes twice through each encoder. No projection; the poolers exist in training only. With
-    layer_norms_removed there are none: the encoders lose the LayerNorms of their last layers for good (what is kept has
-    none either), so that the [CLS] vectors themselves have lengths to compare.
+    sentence passes twice through each encoder. No projection; the poolers exist in training only, and with
+    layer_norms_removed not at all: the encoders lose the LayerNorms of their last layers for good, so that the [CLS]
+    vectors themselves have lengths to compare.
     """
 
     Arguments = TNCSEArguments
@@ -61,33 +60,25 @@ class TNCSE(Method):
             raise ConfigError("this method compares [CLS] vectors: a backbone saved with a projection does not fit.")
         super().__init__(EncoderSum([encoder, _second(encoder, arguments.second_backbone)]), arguments)
         for twin in self.encoder.encoders if arguments.layer_norms_removed else ():
-            depth = twin.backbone.config.num_hidden_layers
-            if arguments.layer_norms_removed > depth:
-                number = f"layer_norms_removed {arguments.layer_norms_removed}"
-                raise ConfigError(f"{number} is more than the {depth} layers of this backbone.")
             remove_layer_norms(twin.backbone, arguments.layer_norms_removed)
         self.poolers = None
         if arguments.ictm_weight:
-            has_pooler = not arguments.layer_norms_removed
-            first = pooler(encoder, arguments.pooler_from) if has_pooler else nn.Identity()
+            first = nn.Identity() if arguments.layer_norms_removed else pooler(encoder, arguments.pooler_from)
             self.poolers = nn.ModuleList([first, copy.deepcopy(first)])
 
     def names(self) -> tuple[str, ...]:
         return ("first", "second")
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        inputs = self.attention_inputs()
-        twins = zip(("first", "second"), self.encoder.encoders, inputs, strict=True)
-        h = {name: encoder(input_ids, attention_mask, inputs=captured) for name, encoder, captured in twins}
-        return h | self.branch(inputs)
+        twins = zip(self.names(), self.encoder.encoders, strict=True)
+        return {name: encoder(input_ids, attention_mask) for name, encoder in twins}
 
     def embed(self, batch: Batch) -> Views:
         copies = self.read(*(x.repeat_interleave(2, 0) for x in batch.column("anchor")))
         return Views({name: z.unflatten(0, (-1, 2)) for name, z in copies.items()})
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        arguments, terms = self.arguments, {}
-        temperature = arguments.temperature
+        arguments, temperature, terms = self.arguments, self.arguments.temperature, {}
         h1, h2 = views.rows("first"), views.rows("second")  # [2N, D], rows 2k and 2k + 1 are the copies of sentence k
         if arguments.nce_weight:
             terms["nce"] = arguments.nce_weight * sum([twin_info_nce(z, temperature=temperature) for z in (h1, h2)])
@@ -96,18 +87,9 @@ class TNCSE(Method):
             terms["icnce"] = arguments.icnce_weight * sum(losses)
         if arguments.ictm_weight:
             p1, p2 = (head(z) for head, z in zip(self.poolers, (h1, h2), strict=True))
-            directions = (h1, h2, p1, p2), (h2, h1, p2, p1)
-            losses = [tensor_modulus(*vectors, halved=arguments.halved) for vectors in directions]
+            losses = [tensor_modulus(*z, halved=arguments.halved) for z in ((h1, h2, p1, p2), (h2, h1, p2, p1))]
             terms["ictm"] = arguments.ictm_weight * sum(losses)
         return terms
-
-    def attention_inputs(self) -> list[AttentionInputs | None]:
-        """What the passes through encoder I and II are to capture."""
-        return [None, None]
-
-    def branch(self, inputs: list[AttentionInputs | None]) -> dict[str, Tensor]:
-        """Further embeddings [2N, D] made of what was captured."""
-        return {}
 
     def pairs(self, h1: Tensor, h2: Tensor, views: Views) -> list[tuple[Tensor, Tensor]]:
         """Vectors [2N, D] of the two encoders: the first of a pair looks for its positives in the second."""
@@ -121,16 +103,15 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
     second = SentenceEncoder.from_pretrained(
         name, pooling=encoder.pooling, dropout=dropout, device="cpu", what="second_backbone"
     )
-    tokenizers = [tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)]
-    lengths = [longest_input(twin.backbone) for twin in (encoder, second)]
-    problems = {
-        "has another tokenizer than backbone: the twins read the same tokens": tokenizers[0] != tokenizers[1],
-        "was saved with a projection: its [CLS] vectors are compared here": second.projection is not None,
-        f"takes {lengths[1]} tokens, backbone {lengths[0]}: the twins read the same tokens": lengths[0] != lengths[1],
-        f"has {second.dimension} dimensions, backbone {encoder.dimension}": second.dimension != encoder.dimension,
+    read = {
+        "tokenizer": {tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)},
+        "longest text": {longest_input(twin.backbone) for twin in (encoder, second)},
     }
-    if problem := next((sentence for sentence, is_so in problems.items() if is_so), None):
-        raise ConfigError(f"second_backbone {name!r} {problem}.")
+    if different := [what for what, values in read.items() if len(values) > 1]:
+        reason = "the twins read the same tokens"
+        raise ConfigError(f"second_backbone {name!r} has another {different[0]} than backbone: {reason}.")
+    if second.projection is not None:
+        raise ConfigError(f"second_backbone {name!r} was saved with a projection: its [CLS] vectors are compared here.")
     encoder.max_length = second.max_length = min(second.max_length, encoder.max_length)
     return second
 
@@ -145,9 +126,8 @@ def pooler(encoder: SentenceEncoder, name: str) -> nn.Sequential:
     head = projection_head(encoder.dimension)
     if not name:
         return head
-    dense = SentenceEncoder.from_pretrained(
-        name, pooling="pooler", device="cpu", what="pooler_from"
-    ).backbone.pooler.dense
+    pretrained = SentenceEncoder.from_pretrained(name, pooling="pooler", device="cpu", what="pooler_from")
+    dense = pretrained.backbone.pooler.dense
     if dense.weight.shape != head[0].weight.shape:
         raise ConfigError(f"pooler_from {name!r} has {dense.out_features} dimensions, backbone {encoder.dimension}.")
     head[0].load_state_dict(dense.state_dict())

@@ -78,7 +78,7 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
     rows = len(corpus)
-    if needs.splits_long_rows and rows < config.batch_size:  # the loop counts the rows after splitting
+    if needs.pretraining and rows < config.batch_size:  # the loop counts the rows after splitting
         rows = len(encoder.tokenize(corpus.columns[0], config.max_length, split=True))
     if rows < config.batch_size:
         raise ConfigError(

@@ -83,7 +83,7 @@ def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) 
     method = build(config, encoder)
     if index:
         set_seed(config.seed + 1000 * index)  # but every process has its own dropout masks
-    tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=config.needs.splits_long_rows)
+    tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length, split=config.needs.pretraining)
     tokens = replace(tokens, extra=method.row_data(corpus, config.max_length))
     return method, train(method, tokens, config, dev=prepared.dev, checkpoint=checkpoint, label=label)
 

@@ -88,8 +88,10 @@ class Trial:
         if "backbone" not in self.after:
             return self.config
         values = self.config.method_arguments
-        others = self.config.spec.without_saved_heads()
-        return self.config.replace(**{name: other for name, other in others.items() if values[name] == "pretrained"})
+        others = {"head": "random", "lm_head": "fresh"}
+        return self.config.replace(
+            **{name: other for name, other in others.items() if values.get(name) == "pretrained"}
+        )
 
     @cached_property
     def key(self) -> str:

@@ -3,8 +3,19 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertForPreTraining
 
 from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.methods import REGISTRY
+
+
+def build(name, folder, *, dropout=0.0, pooling="cls", seed=0, **arguments):
+    """The method of this name around a backbone, in training mode."""
+    torch.manual_seed(seed)
+    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
+    return REGISTRY[name](encoder, REGISTRY[name].Arguments(**arguments)).train()
 
 
 @pytest.fixture(scope="session")
@@ -26,36 +37,9 @@ def inputs(batch, sentences):
     return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
 
 
-@pytest.fixture
-def killed(monkeypatch):
-    """Function (n) -> the steps that training takes from then on, each with a checkpoint; the n-th of them dies between the
-    optimiser's update and what the method does after a step."""
-    from lib import training
-
-    def at(n):
-        monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-        monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
-        real, steps = training._step, []
-
-        def step(*args):
-            steps.append(args[-1])
-            values = real(*args)
-            if len(steps) == n:
-                raise KeyboardInterrupt
-            return values
-
-        monkeypatch.setattr(training, "_step", step)
-        return steps
-
-    return at
-
-
 @pytest.fixture(scope="session")
 def second(tiny_bert, tmp_path_factory):
     """Another encoder with the same tokenizer, MLM head included."""
-    import torch
-    from transformers import AutoConfig, AutoTokenizer, BertForPreTraining
-
     folder = tmp_path_factory.mktemp("second")
     torch.manual_seed(3)
     BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
@@ -67,8 +51,6 @@ def second(tiny_bert, tmp_path_factory):
 def lively(tiny_bert, tiny_roberta, tmp_path_factory):
     """Function (bert or roberta; changes of the config) -> that tiny backbone with an MLM head, and weights large enough
     for losses to differ."""
-    import torch
-    from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer
 
     def make(family, **changes):
         source, folder = {"bert": tiny_bert, "roberta": tiny_roberta}[family], tmp_path_factory.mktemp(family)
@@ -79,3 +61,13 @@ def lively(tiny_bert, tiny_roberta, tmp_path_factory):
         return str(folder)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def bert(lively):
+    return lively("bert", num_hidden_layers=4)
+
+
+@pytest.fixture(scope="session")
+def roberta(lively):
+    return lively("roberta")

@@ -1,27 +1,20 @@
 """DiffCSE: what the generator fills in, what the discriminator reads, who gets gradient, what is refused."""
 
 import shutil
+from functools import partial
 
 import pytest
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-)
+from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForMaskedLM
 
 from lib.checks import ConfigError
-from lib.encoders import SentenceEncoder
 from lib.encoders.generator import Generator
 from lib.methods import REGISTRY
+from tests.methods.conftest import build as build_method
 
-DiffCSE, SimCSE = REGISTRY["diffcse"], REGISTRY["simcse"]
+build = partial(build_method, "diffcse")
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +32,6 @@ def distilbert(tiny_bert, tmp_path_factory):
     DistilBertForMaskedLM(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
     return str(folder)
-
-
-def build(folder, dropout=0.0, pooling="cls", **arguments):
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return DiffCSE(encoder, DiffCSE.Arguments(**arguments)).train()
 
 
 def by_hand(method, z, ids, mask, filled, padding):
@@ -105,7 +92,7 @@ def test_dropout_in_the_generator_is_a_switch(bert, distilbert, sentences, batch
         guesses = [generator(ids, mask) for _ in range(2)]
         assert torch.equal(*guesses) is not switch
         assert not any(module.training for module in method.eval().modules())
-    assert DiffCSE.Arguments().generator_dropout
+    assert REGISTRY["diffcse"].Arguments().generator_dropout
 
 
 def test_who_gets_gradient(bert, distilbert, sentences, batch):
@@ -120,24 +107,19 @@ def test_who_gets_gradient(bert, distilbert, sentences, batch):
     assert theirs is not method.encoder.backbone.encoder.layer[0].attention.self.value.weight
 
 
-def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, tiny_roberta, tmp_path, variant):
-    headless = variant(tiny_bert, tmp_path / "headless")
-    with pytest.raises(ConfigError, match="generator '.*headless' was saved without an MLM head: take a masked"):
-        build(bert, generator=headless)
-    RobertaForMaskedLM(RobertaConfig.from_pretrained(tiny_roberta)).save_pretrained(tmp_path / "roberta")
-    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "roberta")
-    with pytest.raises(ConfigError, match="has another vocabulary than the backbone \\(.* in common;"):
-        build(bert, generator=str(tmp_path / "roberta"))
-    for change, words in [
-        ({"vocab_size": 96}, "has another vocabulary .*; weights for 96 and"),
-        ({"max_position_embeddings": 16}, "takes 16 tokens, the backbone 64"),
-    ]:
-        BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, **change)).save_pretrained(tmp_path / "other")
-        AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(tmp_path / "other")
-        with pytest.raises(ConfigError, match=words):
-            build(bert, generator=str(tmp_path / "other"))
-    weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
+def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, roberta, lively, tmp_path, variant):
     shutil.copytree(bert, tmp_path / "half")
+    weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
     save_file(weights, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ConfigError, match="generator '.*half': it lacks 16 of its weights"):
-        build(bert, generator=str(tmp_path / "half"))
+    refused = {
+        variant(
+            tiny_bert, tmp_path / "headless"
+        ): "generator '.*headless' was saved without an MLM head: take a masked",
+        roberta: "has another vocabulary than the backbone \\(.* in common;",
+        lively("bert", vocab_size=96): "has another vocabulary .*; weights for 96 and",
+        lively("bert", max_position_embeddings=16): "takes 16 tokens, the backbone 64",
+        str(tmp_path / "half"): "generator '.*half': it lacks 16 of its weights",
+    }
+    for generator, words in refused.items():
+        with pytest.raises(ConfigError, match=words):
+            build(bert, generator=generator)

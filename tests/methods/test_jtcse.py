@@ -1,5 +1,6 @@
-"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin, runs."""
+"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,17 +12,9 @@ from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
-from lib.methods import REGISTRY
+from tests.methods.conftest import build as build_method
 
-JTCSE, TNCSE = REGISTRY["jtcse"], REGISTRY["tncse"]
-
-
-def build(folder, dropout=0.1, kind=JTCSE, seed=0, **arguments):
-    torch.manual_seed(seed)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout)
-    if kind is JTCSE:
-        arguments = {"cross_attention_layers": 2} | arguments
-    return kind(encoder, kind.Arguments(**arguments)).train()
+build = partial(build_method, "jtcse", dropout=0.1, cross_attention_layers=2)
 
 
 @pytest.fixture(scope="module", params=["tiny_bert", "tiny_roberta"])
@@ -63,9 +56,6 @@ def heads(x):
     return x.unflatten(-1, (2, 16)).transpose(1, 2)
 
 
-# -- what the first token sees --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize(
     "pooling, maps", [("cls", None), ("mean", None), ("cls", AttentionMaps((1, 3), True)), ("cls", AttentionMaps((0,)))]
@@ -90,9 +80,6 @@ def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded,
         assert keys is None if not padded else torch.equal(keys[:, 0, 0], mask.bool())
         after = first_token_layer(encoder.backbone.encoder.layer[at], hidden, query, key, value, keys)
         torch.testing.assert_close(after, states[at + 1][:, 0], **close)
-
-
-# -- branch ---------------------------------------------------------------------------------------------------
 
 
 def by_hand(method, ids, mask, layers):
@@ -142,15 +129,10 @@ def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, i
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, inputs):
     results = []
-    for options in (
-        {"cross_attention_layers": 0},
-        {"cross_attention_layers": 1},
-        {"cross_attention_layers": 2},
-        {"cross_attention_layers": 2, "branch": "last"},
-    ):
-        method = build(request.getfixturevalue(backbone), dropout=0.1, **options)
+    for count, branch in ((0, "carried"), (1, "carried"), (2, "carried"), (2, "last")):
+        method = build(request.getfixturevalue(backbone), cross_attention_layers=count, branch=branch)
         terms, h, c = run(method, inputs(method))
-        assert len(c) == (2 if options["cross_attention_layers"] else 0)
+        assert len(c) == (2 if count else 0)
         results.append([*h, terms["nce"], terms["ictm"]])
     for result in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], result, strict=True))
@@ -169,41 +151,18 @@ def test_the_branch_trains_the_queries_of_its_own_and_the_values_of_the_other(ti
     assert first[0].self.value.weight.grad.any() and second[0].self.value.weight.grad.any()
 
 
-def test_the_branch_has_dropout_while_training(tiny_bert, inputs, shake):
-    method = build(tiny_bert, dropout=0.0)
-    shake(method.encoder.encoders[1])
-    for encoder in method.encoder.encoders:
-        encoder.backbone.encoder.layer[1].output.dropout.p = 0.5
-    _, h, c = run(method, inputs(method))
-    assert not torch.allclose(c[0][0::2], c[0][1::2], atol=1e-3)
-    _, _, c = run(method.eval(), inputs(method))
-    torch.testing.assert_close(c[0][0::2], c[0][1::2])
-
-
-def test_the_branch_is_float32_in_every_training_precision(tiny_bert, inputs, shake):
-    method = build(tiny_bert, dropout=0.0)
-    shake(method.encoder.encoders[1])
-    vectors = []
-    for dtype in (None, torch.bfloat16):
-        for encoder in method.encoder.encoders:
-            encoder.training_dtype = dtype
-        vectors.append(run(method, inputs(method))[2][0])
-    assert vectors[1].dtype == torch.float32 and not torch.equal(*vectors)
-    torch.testing.assert_close(vectors[1], vectors[0], atol=0.1, rtol=0)
-
-
 def test_there_are_no_parameters_beyond_those_of_tncse(tiny_bert):
-    shapes = [{name: p.shape for name, p in build(tiny_bert, kind=kind).named_parameters()} for kind in (JTCSE, TNCSE)]
-    assert shapes[0] == shapes[1]
+    methods = build(tiny_bert), build_method("tncse", tiny_bert)
+    one, other = ({name: p.shape for name, p in method.named_parameters()} for method in methods)
+    assert one == other
 
 
-# -- coin -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, count, shake):
-    method, directions = build(tiny_bert, cross_attention_layers=count, temperature=0.1, icnce_weight=2.0), set()
+@pytest.mark.parametrize("count, coin", [(0, True), (1, True), (2, True), (2, False)])
+def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, count, coin, shake):
+    """Without it encoder one always looks."""
+    method = build(tiny_bert, cross_attention_layers=count, temperature=0.1, icnce_weight=2.0, coin=coin)
     shake(method.encoder.encoders[1])
+    directions = set()
     for step in range(12):
         method.step.fill_(step)
         terms, h, c = run(method, inputs(method), seed=step)
@@ -211,18 +170,9 @@ def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, co
         forth = 2 * sum(twin_info_nce(a, b, temperature=0.1) for a, b in pairs)
         back = 2 * sum(twin_info_nce(b, a, temperature=0.1) for a, b in pairs)
         assert abs(forth - back) > 1e-4
-        torch.testing.assert_close(terms["icnce"], back if method.draw() else forth)
-        directions.add(method.draw())
-    assert directions == {True, False}
-
-
-def test_without_the_coin_encoder_one_always_looks(tiny_bert, inputs, shake):
-    method = build(tiny_bert, coin=False)
-    shake(method.encoder.encoders[1])
-    for step in range(8):
-        method.step.fill_(step)
-        terms, h, c = run(method, inputs(method))
-        torch.testing.assert_close(terms["icnce"], twin_info_nce(*h) + twin_info_nce(*c))
+        directions.add(method.draw() and coin)
+        torch.testing.assert_close(terms["icnce"], back if method.draw() and coin else forth)
+    assert directions == ({True, False} if coin else {False})
 
 
 def draws(method, steps):
@@ -252,46 +202,3 @@ def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
     assert np.array_equal(draws(method, range(63, -1, -1)), expected[::-1])
     assert np.array_equal(draws(build(tiny_bert), range(64)), expected)
     assert not np.array_equal(draws(build(tiny_bert, seed=1), range(64)), expected)
-
-
-# -- beside TNCSE ---------------------------------------------------------------------------------------------
-
-
-def test_the_terms_are_those_of_all_processes(tiny_bert, inputs, monkeypatch, shake):
-    """Two processes in turn: the second one gathers what the first one had."""
-    method = build(tiny_bert, dropout=0.0)
-    shake(method.encoder.encoders[1])
-    whole, sent = inputs(method), []
-    expected = method(whole)
-    halves = [
-        Batch(whole.input_ids[rows], whole.attention_mask[rows], whole.roles) for rows in (slice(4), slice(4, None))
-    ]
-    for half, gather in zip(
-        halves, (lambda z: sent.append(z) or z, lambda z: torch.cat([sent.pop(0), z])), strict=True
-    ):
-        monkeypatch.setattr("lib.methods.base.gather", gather)
-        terms = method(half)
-    assert sent == []
-    for name, value in expected.items():
-        torch.testing.assert_close(terms[name], value, rtol=1e-4, atol=1e-5, msg=name)
-
-
-# -- arguments ------------------------------------------------------------------------------------------------
-
-
-def test_the_layers_are_spaced_evenly_and_end_with_the_last(deep):
-    layers = {count: build(deep, cross_attention_layers=count).layers for count in (0, 1, 2, 4)}
-    assert layers == {0: (), 1: (3,), 2: (1, 3), 4: (0, 1, 2, 3)}
-
-
-def test_with_one_layer_both_branches_are_one_with_more_they_are_not(deep, inputs, shake):
-    vectors = {}
-    for count in (1, 2, 4):
-        for branch in ("carried", "last"):
-            method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
-            shake(method.encoder.encoders[1], scale=0.1)
-            vectors[count, branch] = run(method, inputs(method))[2][0]
-    torch.testing.assert_close(vectors[1, "carried"], vectors[1, "last"], rtol=0, atol=0)
-    for count in (2, 4):
-        torch.testing.assert_close(vectors[count, "last"], vectors[1, "last"], rtol=0, atol=0)
-        assert abs(vectors[count, "carried"] - vectors[count, "last"]).max() > 1e-2

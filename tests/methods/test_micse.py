@@ -1,25 +1,16 @@
-"""miCSE as a method: SimCSE underneath, the attention term, the momentum queue, resume."""
+"""miCSE: the denominator, the attention term, the momentum queue."""
+
+from functools import partial
 
 import pytest
 import torch
 
 from lib.config import RunConfig
-from lib.encoders import SentenceEncoder
 from lib.losses import info_nce, positives_only
-from lib.methods import REGISTRY
+from tests.methods.conftest import build as build_method
 
-MiCSE, SimCSE = REGISTRY["micse"], REGISTRY["simcse"]
-
-
-def arguments(**options):
-    """Everything off but InfoNCE; both layers of the tiny backbones."""
-    return MiCSE.Arguments(**({"min_layer": 0, "max_layer": 2, "ami_weight": 0.0, "queue_size": 0} | options))
-
-
-def build(folder, dropout=0.1, pooling="cls", **options):
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return MiCSE(encoder, arguments(**options)).train()
+# everything off but InfoNCE; both layers of the tiny backbones
+build = partial(build_method, "micse", dropout=0.1, min_layer=0, max_layer=2, ami_weight=0.0, queue_size=0)
 
 
 def run(method, inputs, seed=1):
@@ -30,9 +21,6 @@ def run(method, inputs, seed=1):
     terms = method(inputs)
     handle.remove()
     return terms, *views[0].unbind(1)
-
-
-# -- InfoNCE --------------------------------------------------------------------------------------------------
 
 
 def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
@@ -51,9 +39,6 @@ def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
     assert torch.equal(terms["info_nce"], expected)
 
 
-# -- attention ------------------------------------------------------------------------------------------------
-
-
 def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences, batch):
     method = build(tiny_bert, ami_weight=1.0, min_layer=0, max_layer=1, slicing="head_pairs")
     run(method, batch(method, sentences[:8]))[0]["ami"].backward()
@@ -61,9 +46,6 @@ def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert
     assert first.attention.self.query.weight.grad.any() and first.attention.self.key.weight.grad.any()
     assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.any()
     assert second.attention.self.query.weight.grad is None and method.training_head[0].weight.grad is None
-
-
-# -- momentum queue -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size, filled", [(10, [0, 4, 8, 10, 10]), (3, [0, 3, 3, 3, 3])])
@@ -124,6 +106,3 @@ def test_the_copy_is_not_trained_and_has_its_own_dropout(tiny_bert, sentences, b
     trained = {id(p) for group in groups for p in group["params"]}
     assert trained == {id(p) for p in [*method.encoder.parameters(), *method.training_head.parameters()]}
     assert len(copied) == len(list(method.encoder.parameters()))  # no head of its own
-
-
-# -- arguments ------------------------------------------------------------------------------------------------

@@ -3,19 +3,11 @@
 import pytest
 import torch
 
-from lib.encoders import SentenceEncoder
 from lib.losses import twin_info_nce
-from lib.methods import REGISTRY
 from lib.methods.mirror_bert import mask_span
+from tests.methods.conftest import build
 
-MirrorBERT = REGISTRY["mirror_bert"]
 MASK = 99
-
-
-def build(folder, dropout=0.1, pooling="cls", **arguments):
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return MirrorBERT(encoder, MirrorBERT.Arguments(**({"min_layer": 0, "max_layer": 2} | arguments))).train()
 
 
 def rows(words, longest=None):
@@ -53,7 +45,7 @@ def test_every_place_is_the_start_equally_often():
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("span", [0, 2])
 def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone, span, request, sentences, batch):
-    method = build(request.getfixturevalue(backbone), dropout=0.0, span_length=span, temperature=0.1)
+    method = build("mirror_bert", request.getfixturevalue(backbone), span_length=span, temperature=0.1)
     inputs = batch(method, sentences[:8])
     calls = []
     handle = method.encoder.register_forward_pre_hook(lambda module, args: calls.append(args))

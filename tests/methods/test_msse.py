@@ -9,14 +9,11 @@ from safetensors.torch import load_file
 from lib import paths, runs
 from lib.batch.parameters import declared
 from lib.checks import ConfigError
-from lib.config import RunConfig
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import load_training_head, projection_head
 from lib.losses import dimension_contrast, info_nce
-from lib.methods import REGISTRY
-
-MSSE = REGISTRY["msse"]
+from tests.methods.conftest import build as build_method
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +21,9 @@ def bert(lively):
     return lively("bert")
 
 
-@pytest.fixture(scope="module")
-def roberta(lively):
-    return lively("roberta")
-
-
-def build(folder, pooling="cls", dropout=0.0, **arguments):
+def build(folder, dropout=0.0, **arguments):
     """A method without any dropout, so that two passes are equal."""
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    method = MSSE(encoder, MSSE.Arguments(**({"decoder_input_dropout": 0.0} | arguments))).train()
+    method = build_method("msse", folder, dropout=dropout, **({"decoder_input_dropout": 0.0} | arguments))
     for module in method.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout
@@ -211,28 +201,21 @@ def test_other_vectors_rebuild_worse_with_the_same_noise_and_disturb_nothing(ber
         if seen[-1]:  # the same noise as the term itself
             assert logged["own_vector"] == pytest.approx(terms[0]["reconstruction"] / 0.2, rel=1e-5)
     assert seen == [{"own_vector", "other_vector", "mean_vector"}, set(), {"own_vector", "other_vector", "mean_vector"}]
-    sighted = build(bert, decoder="positionwise")
-    ids, mask = inputs.column("anchor")
-    memory = torch.eye(32)[:8]
-    losses = sighted.with_other_vectors(memory, ids, mask.bool())
-    for name, h in {"own": memory, "other": memory.roll(-1, 0), "mean": memory.mean(0).expand(8, -1)}.items():
-        assert losses[f"{name}_vector"] == pytest.approx(sighted._reconstruction(h, ids, mask.bool(), "mean").item())
-    optimizer = torch.optim.Adam(sighted.decoder.parameters(), lr=0.05)
-    for _ in range(60):  # a decoder that has learnt the sentences from their vectors
+
+
+def test_a_decoder_that_has_learnt_its_sentences_rebuilds_them_worse_from_other_vectors(bert, sentences, batch):
+    method = build(bert, decoder="positionwise", swap_every=1)
+    inputs, memory = pairs(batch, method, sentences), torch.eye(32)[:8]
+    vectors = {"own": memory, "other": memory.roll(-1, 0), "mean": memory.mean(0).expand(8, -1)}
+    optimizer = torch.optim.Adam(method.decoder.parameters(), lr=0.05)
+    for _ in range(60):
         optimizer.zero_grad()
-        sighted._reconstruction(memory, ids, mask.bool(), "mean").backward()
+        method.rebuild(memory, inputs).backward()
         optimizer.step()
-    losses = sighted.with_other_vectors(memory, ids, mask.bool())
+    method.rebuild(memory, inputs)
+    losses = method.logged()
+    assert losses == pytest.approx({f"{name}_vector": method.rebuild(h, inputs).item() for name, h in vectors.items()})
     assert losses["own_vector"] + 0.5 < min(losses["mean_vector"], losses["other_vector"])
-
-
-@pytest.mark.parametrize("decoder", ["denoising", "positionwise"])
-def test_bf16_is_close_to_fp32(bert, sentences, batch, decoder):
-    method = build(bert, decoder=decoder)
-    inputs, terms = pairs(batch, method, sentences), []
-    for method.encoder.training_dtype in (None, torch.bfloat16):
-        terms.append({name: term.item() for name, term in method(inputs).items()})
-    assert terms[0] != terms[1] and terms[1] == pytest.approx(terms[0], rel=0.1, abs=0.02)
 
 
 PARAMETERS = declared(paths.root() / "notebooks/4_msse.ipynb")[1]
@@ -260,25 +243,18 @@ def test_the_last_batch_of_an_epoch_may_hold_one_sentence(bert, sentences, batch
     assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
 
 
-def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder(bert, corpus_file, sentences):
-    config = RunConfig(
-        backbone=bert, corpus=str(corpus_file), method="msse", batch_size=16, max_steps=2, dev_task="none",
-        learning_rate=1e-3, augmentation="word_deletion(0.2)", pooling="mask_prompt", max_length=8,
-        method_arguments={"projection": "linear", "dimension_of": "cls"},
-    )  # fmt: skip
-    done = runs.run(config)
-    names = load_file(done.folder / "encoder" / "model.safetensors")
+def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder(bert, tmp_path):
+    method = build(bert, projection="linear", dimension_of="cls", pooling="mask_prompt")
+    method.save(tmp_path / "saved")
+    names = load_file(tmp_path / "saved" / "model.safetensors")
     assert not [name for name in names if "decoder" in name or "cls." in name]
-    head = load_training_head(done.folder / "encoder")
-    assert isinstance(head, torch.nn.Linear) and head.weight.shape == (32, 32)
-    assert done.encoder().encode(sentences[:3]).shape == (3, 32)
-    columns = {"info_nce", "dimension", "reconstruction", "dimension_gradient", "reconstruction_gradient"}
-    assert columns <= set(done.history.columns)
+    assert torch.equal(load_training_head(tmp_path / "saved").weight, method.training_head.weight)
 
 
 def test_a_word_head_is_needed_by_the_denoising_decoder_alone(tiny_bert, tmp_path, variant):
     headless = variant(tiny_bert, tmp_path / "headless")
     for arguments in ({"lm_head": "fresh"}, {"decoder": "positionwise"}, {"reconstruction_weight": 0.0}):
-        MSSE(SentenceEncoder.from_pretrained(headless), MSSE.Arguments(**arguments))
+        build(headless, **arguments)
+    SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(tmp_path / "projected")
     with pytest.raises(ConfigError, match="before any projection"):
-        MSSE(SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)), MSSE.Arguments())
+        build(tmp_path / "projected")

@@ -1,25 +1,16 @@
-"""SimCSE as a method: views, negatives, projection, the MLM term."""
+"""SimCSE and InforMin-CL: views, negatives, projection, the MLM term, what InforMin-CL adds."""
 
 import pytest
 import torch
 
 from lib.data import Batch
-from lib.encoders import SentenceEncoder
-from lib.losses import info_nce
-from lib.methods import REGISTRY
-
-SimCSE = REGISTRY["simcse"]
-
-
-def build(folder, dropout=0.1, pooling="mean", **arguments):
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return SimCSE(encoder, SimCSE.Arguments(**arguments)).train()
+from lib.losses import info_nce, mutual_reconstruction
+from tests.methods.conftest import build
 
 
 def test_unsupervised_is_the_same_sentence_twice(tiny_bert, sentences, batch):
     """Without dropout both views are z, and the loss is info_nce(z, z)."""
-    method = build(tiny_bert, dropout=0.0)
+    method = build("simcse", tiny_bert, pooling="mean")
     inputs = batch(method, sentences[:8])
     z = method.training_head(method.encoder(inputs.input_ids[:, 0], inputs.attention_mask[:, 0]))
     torch.testing.assert_close(method(inputs)["info_nce"], info_nce(z, z), rtol=1e-4, atol=1e-5)
@@ -34,7 +25,7 @@ def test_unsupervised_is_the_same_sentence_twice(tiny_bert, sentences, batch):
 def test_roles_say_what_is_a_positive_and_what_a_hard_negative(tiny_bert, sentences, batch, roles, dropout_masks):
     """Whatever the order of the columns; without a positive column, the anchor is its own positive."""
     options = {"projection": "always", "hard_negative_weight": 0.5, "dropout_masks": dropout_masks}
-    method = build(tiny_bert, dropout=0.0, **options)
+    method = build("simcse", tiny_bert, pooling="mean", **options)
     texts = {"anchor": sentences[:8], "positive": sentences[8:16], "hard_negative": sentences[16:24]}
     z = {role: method.encoder(*batch(method, column).column("anchor")) for role, column in texts.items()}
     inputs = batch(method, *(texts[role] for role in roles), roles=roles)
@@ -50,7 +41,7 @@ def test_roles_say_what_is_a_positive_and_what_a_hard_negative(tiny_bert, senten
 
 
 def test_anchors_and_positives_are_masked_and_no_hard_negative(tiny_bert, sentences, batch):
-    method = build(tiny_bert, dropout=0.0, mlm_weight=0.1)
+    method = build("simcse", tiny_bert, pooling="mean", mlm_weight=0.1)
     triples = batch(
         method, sentences[:8], sentences[8:16], sentences[16:24], roles=("anchor", "hard_negative", "positive")
     )
@@ -65,10 +56,21 @@ def test_anchors_and_positives_are_masked_and_no_hard_negative(tiny_bert, senten
 
 def test_the_masks_of_the_two_views(tiny_bert, sentences, batch):
     for masks, equal in (("independent", False), ("identical", True)):
-        method = build(tiny_bert, dropout=0.3, dropout_masks=masks)
+        method = build("simcse", tiny_bert, pooling="mean", dropout=0.3, dropout_masks=masks)
         inputs = batch(method, sentences[:8])
         views = method.embed(inputs)
         z = views.embeddings["encoder"]
         assert views.roles == ("anchor", "positive") and z.shape == (8, 2, 32)
         assert torch.equal(z[:, 0], z[:, 1]) is equal
         assert not torch.equal(z, method.embed(inputs).embeddings["encoder"])  # new masks at every step
+
+
+@pytest.mark.parametrize("projection", ["none", "train_only"])
+def test_informin_cl_rebuilds_the_raw_vectors_or_the_projected_ones(tiny_bert, sentences, batch, projection):
+    method = build("informin_cl", tiny_bert, projection=projection, forgetting_weight=3.0, forgetting_reduce="sum")
+    inputs = batch(method, sentences[:8], sentences[8:16], roles=("anchor", "positive"))
+    z = [method.encoder(*inputs.column(role)) for role in inputs.roles]
+    z = [x if method.training_head is None else method.training_head(x) for x in z]
+    terms = method(inputs)
+    torch.testing.assert_close(terms["info_nce"], info_nce(*z), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(terms["forgetting"], 3 * mutual_reconstruction(*z, reduce="sum"), rtol=1e-4, atol=1e-5)

@@ -1,32 +1,17 @@
-"""SSCL: the negatives of the layers below the last one, who gets gradient, what is refused."""
+"""SSCL: the negatives of the layers below the last one, and who gets gradient."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
-from lib.methods import REGISTRY
-
-SSCL, SimCSE = REGISTRY["sscl"], REGISTRY["simcse"]
-
-
-@pytest.fixture(scope="module")
-def bert(lively):
-    return lively("bert", num_hidden_layers=4)
-
-
-def build(folder, kind=SSCL, pooling="cls", **arguments):
-    torch.manual_seed(0)
-    return kind(
-        SentenceEncoder.from_pretrained(folder, dropout=0.0, pooling=pooling), kind.Arguments(**arguments)
-    ).train()
+from tests.methods.conftest import build
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("layers", [1, 3])
 def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
-    method = build(bert, pooling=pooling, negative_layers=layers, temperature=0.1)
+    method = build("sscl", bert, pooling=pooling, negative_layers=layers, temperature=0.1)
     inputs = batch(method, sentences[:6], sentences[6:12], roles=("anchor", "positive"))
 
     def read(role, layer):
@@ -49,14 +34,12 @@ def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
     assert against > plain
 
 
-def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(lively, sentences, batch):
-    bert = lively("bert", num_hidden_layers=4)
+def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(bert, sentences, batch):
     roles = ("anchor", "positive", "hard_negative")
-    method = build(bert, negative_layers=1, hard_negative_weight=2.0, mlm_weight=0.5)
+    method = build("sscl", bert, negative_layers=1, hard_negative_weight=2.0, mlm_weight=0.5)
     method.masked_lm = lambda batch: torch.tensor(3.0)
     inputs = batch(method, sentences[:6], sentences[6:12], sentences[12:18], roles=roles)
-    views = method.embed(inputs)
-    views = method.project(views)
+    views = method.project(method.embed(inputs))
     z, terms = views.by_role(), method.loss(views, inputs)
     below = views.embeddings["layer -2"][:, :2].flatten(0, 1)
     how = {"temperature": 0.05, "hard_negatives": z["hard_negative"], "hard_negative_weight": 2.0}
@@ -67,6 +50,6 @@ def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(lively, senten
 
 @pytest.mark.parametrize("flows", [True, False])
 def test_gradient_into_the_negatives(bert, sentences, batch, flows):
-    method = build(bert, layers_gradient=flows, projection="none")
+    method = build("sscl", bert, layers_gradient=flows, projection="none")
     views = method.embed(batch(method, sentences[:6]))
     assert views.embeddings["layer -2"].requires_grad is flows and views.embeddings["encoder"].requires_grad

@@ -1,6 +1,6 @@
 """TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
 
-import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,23 +10,9 @@ from safetensors.torch import load_file
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.losses import tensor_modulus, twin_info_nce
-from lib.methods import REGISTRY
+from tests.methods.conftest import build as build_method
 
-TNCSE = REGISTRY["tncse"]
-BRANCH = {"tncse": {}, "jtcse": {"cross_attention_layers": 2}}
-
-
-def build(folder, kind="tncse", dropout=0.1, pooling="cls", **arguments):
-    torch.manual_seed(0)
-    encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
-    return REGISTRY[kind](encoder, REGISTRY[kind].Arguments(**arguments)).train()
-
-
-def perturbed(shake, folder, target, seed=5):
-    encoder = SentenceEncoder.from_pretrained(folder)
-    shake(encoder, seed)
-    encoder.save(target)
-    return str(target)
+build = partial(build_method, "tncse", dropout=0.1)
 
 
 def run(method, inputs, seed=1):
@@ -38,9 +24,6 @@ def run(method, inputs, seed=1):
     for handle in handles:
         handle.remove()
     return terms, *vectors
-
-
-# -- terms ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
@@ -63,9 +46,6 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
         torch.testing.assert_close(terms[name], value, msg=name)
 
 
-# -- twins ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["nce", "icnce"])
 def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name, shake):
     method = build(tiny_bert)
@@ -86,7 +66,8 @@ def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
 
 
 def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shake):
-    folder = perturbed(shake, tiny_bert, tmp_path / "second")
+    folder = str(tmp_path / "second")
+    shake(SentenceEncoder.from_pretrained(tiny_bert)).save(folder)
     method = build(tiny_bert, second_backbone=folder, dropout=0.2)
     rates = {m.p for m in method.encoder.encoders[1].modules() if isinstance(m, torch.nn.Dropout)}
     assert rates == {0.2}
@@ -94,9 +75,6 @@ def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shak
     expected = [SentenceEncoder.from_pretrained(name).encode(sentences[:6]) for name in (tiny_bert, folder)]
     assert abs(expected[0] - expected[1]).max() > 1e-2
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
-
-
-# -- poolers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backbone, prefix", [("tiny_bert", "bert."), ("tiny_roberta", "")])
@@ -109,24 +87,16 @@ def test_the_pretrained_pooler_is_the_backbones(backbone, prefix, request, sente
             assert torch.equal(getattr(head[0], name), weights[f"{prefix}pooler.dense.{name}"])
     encoder = method.encoder.encoders[0].eval()
     ids = encoder.tokenizer(sentences[:5], padding=True, return_tensors="pt")
+    pooled = method.poolers[1](encoder(ids["input_ids"], ids["attention_mask"]))
     expected = SentenceEncoder.from_pretrained(folder, pooling="pooler").eval()
-    torch.testing.assert_close(
-        method.poolers[1](encoder(ids["input_ids"], ids["attention_mask"])),
-        expected(ids["input_ids"], ids["attention_mask"]),
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    expected = expected(ids["input_ids"], ids["attention_mask"])
+    torch.testing.assert_close(pooled, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_a_pooler_that_was_not_saved_is_not_made_up(backbone, request, tmp_path):
-    folder = request.getfixturevalue(backbone)
-    SentenceEncoder.from_pretrained(folder).save(tmp_path / "saved")
+def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_roberta, tmp_path):
+    SentenceEncoder.from_pretrained(tiny_roberta).save(tmp_path / "saved")
     with pytest.raises(EncoderError, match="saved without a pooler"):
-        build(folder, pooler_from=str(tmp_path / "saved"))
-
-
-# -- without the last LayerNorms ------------------------------------------------------------------------------
+        build(tiny_roberta, pooler_from=str(tmp_path / "saved"))
 
 
 def layer_norms(encoder):
@@ -138,15 +108,15 @@ def layer_norms(encoder):
 @pytest.mark.parametrize("kind", ["tncse", "jtcse"])
 @pytest.mark.parametrize("removed", [0, 1, 2])
 def test_both_encoders_lose_the_layer_norms_of_their_last_layers(tiny_bert, kind, removed, inputs):
-    method = build(tiny_bert, kind, layer_norms_removed=removed, **BRANCH[kind])
+    branch = {"cross_attention_layers": 2} if kind == "jtcse" else {}
+    method = build_method(kind, tiny_bert, dropout=0.1, layer_norms_removed=removed, **branch)
     for encoder in method.encoder.encoders:
         assert layer_norms(encoder) == [(True, True)] * (2 - removed) + [(False, False)] * removed
     terms, *_ = run(method, inputs(method))
     sum(terms.values()).backward()
     for name, parameter in method.named_parameters():  # a key's bias moves all scores of a query alike
-        assert parameter.grad is not None and (parameter.grad.any() or name.endswith("key.bias") or "type" in name), (
-            name
-        )
+        assert parameter.grad is not None, name
+        assert parameter.grad.any() or name.endswith("key.bias") or "type" in name, name
     assert bool(list(method.poolers.parameters())) is (removed == 0)
 
 
@@ -168,20 +138,12 @@ def test_without_layer_norms_the_first_tokens_own_lengths_are_compared(tiny_bert
     assert lengths.std() / lengths.mean() > 10 * whole.std() / whole.mean()
 
 
-def test_what_is_kept_has_none_either_and_the_encoder_given_is_another_one(tiny_bert, tmp_path, sentences):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    method = TNCSE(copy.deepcopy(encoder), TNCSE.Arguments(layer_norms_removed=1))
+def test_what_is_kept_has_none_either(tiny_bert, tmp_path, sentences):
+    method = build(tiny_bert, layer_norms_removed=1)
     method.save(tmp_path / "saved")
     loaded = ensemble.load(tmp_path / "saved")
     assert [layer_norms(part) for part in loaded.encoders] == [[(True, True), (False, False)]] * 2
     np.testing.assert_array_equal(loaded.encode(sentences[:5]), method.encoder.encode(sentences[:5]))
-    assert layer_norms(encoder) == [(True, True)] * 2
-
-
-# -- arguments ------------------------------------------------------------------------------------------------
-
-
-# -- runs -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences, shake):
