@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from lib.analysis.auxiliary import guesses, reached, signals, term_gradients, with_swap
+from lib.analysis.auxiliary import guesses, signals, term_gradients, with_swap
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
@@ -53,18 +53,6 @@ def test_ratios_are_those_of_the_columns():
     assert list(lines) == ["gradient ratio", "loss ratio", "swap"]
     assert lines["loss ratio"].tolist() == pytest.approx([2, 10])
     assert lines["swap"].tolist() == pytest.approx([0.5, 1.0])
-
-
-def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):
-    assert reached(method, sentences[:8]) == {
-        "late layers and word head": True,
-        "encoder, through h": True,
-        "frozen layers": False,
-    }
-    assert all(p.grad is None for p in method.parameters())
-    method.auxiliary.early.requires_grad_(True)
-    method.auxiliary.detach = False
-    assert reached(method, sentences[:8])["frozen layers"]
 
 
 def test_gradients_of_terms_are_those_of_separate_backward_passes(method, sentences):
