@@ -158,7 +158,7 @@ def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.
     shown = [name for name in dict.fromkeys((*results.ENCODERS, *often.index)) if often.get(name, 0) >= least]
     lines = []
     for (_, part), rows in found.groupby(["id", "part"], sort=False):
-        first, cells = rows.iloc[0], {row.backbone: _cell(row) for row in rows.itertuples()}
+        first, cells = rows.iloc[0], {row.backbone: cell(row) for row in rows.itertuples()}
         line = {"paper": first.paper, "claim": f"{first.claim} ({part})" if part else first.claim}
         line["published"] = f"{first['where']}: {first.published}"
         lines.append(line | {name: cells.get(name, "") for name in shown} | {"verdict": first.verdict})
@@ -166,7 +166,7 @@ def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.
     return frame.droplevel("paper") if paper else frame
 
 
-def _cell(row: Any) -> str:
+def cell(row: Any) -> str:
     """A gain as text: "+1.31 [0.69, 1.93], 5 seeds"."""
     if np.isnan(row.gain):
         return ""

@@ -41,7 +41,7 @@ def dimension_statistics(
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
     sigma, mean = deviations(h), h.mean(0)
     mask = redundant_dimensions(sigma, threshold)
-    every = torch.ones(len(h))
+    every = h.new_ones(len(h))
     there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
     found = {
         "σ, smallest": sigma.min().item(),
