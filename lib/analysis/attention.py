@@ -43,10 +43,8 @@ def _attention(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, layers
 
 @torch.no_grad()
 def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Attention of these layers (0-based), with dropout when the encoder is in training mode.
-
-    Returns:
-        attention [layers, N, heads, L, L] with zeros at the padding, mask [N, L].
+    """Attention of these layers (0-based), with dropout when the encoder is in training mode: [layers, N, heads, L, L] with
+    zeros at the padding, and the mask [N, L].
 
     Raises:
         EncoderError: this encoder gives no attention maps or lacks one of these layers.
@@ -147,10 +145,8 @@ def batch_factor(
 def joint_log_attention(
     encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
 ) -> pd.DataFrame:
-    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8).
-
-    Returns:
-        encoder, layer, head, view1, view2; without entries that a pass dropped or that the loss leaves out.
+    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8): encoder, layer,
+    head, view1, view2; without entries that a pass dropped or that the loss leaves out.
     """
     frames = []
     for name, encoder in encoders.items():

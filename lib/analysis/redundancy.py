@@ -17,19 +17,10 @@ from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 
 def dimension_statistics(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    pool: Sequence[str],
-    *,
-    threshold: float,
-    dev: STSTask | None = None,
+    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float, dev: STSTask | None = None
 ) -> dict[str, float]:
-    """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them.
-
-    Args:
-        pool: sentences whose mean vector is hbar.
-        threshold: c.
-        dev: pairs whose score is given, too, with and without the subtraction.
+    """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them;
+    pool: sentences whose mean vector is hbar; threshold: c; dev: pairs to score with and without the subtraction.
 
     Returns:
         `σ, smallest`, `σ, median` and `σ, largest` deviation; `redundant, %`, dimensions with a deviation below c;
@@ -39,9 +30,8 @@ def dimension_statistics(
         `dev, as it is`, `dev, c = 0.1`, the same for `threshold`, and `dev, everywhere`: in all dimensions.
     """
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
-    sigma, mean = deviations(h), h.mean(0)
+    sigma, mean, every = deviations(h), h.mean(0), h.new_ones(len(h))
     mask = redundant_dimensions(sigma, threshold)
-    every = h.new_ones(len(h))
     there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
     found = {
         "σ, smallest": sigma.min().item(),
@@ -76,11 +66,8 @@ def subtracting(
 
 @torch.no_grad()
 def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64) -> pd.DataFrame:
-    """How alike the tokens of a text are, layer by layer (over-smoothing; SSCL, arXiv 2305.06154): the mean cosine of two
-    different tokens, special ones too, in evaluation mode. 1 means that all have one direction.
-
-    Returns:
-        layer (0: the embeddings), metric, value (mean over the texts).
+    """How alike the tokens of a text are, layer by layer (over-smoothing; SSCL, arXiv 2305.06154): layer (0: the embeddings),
+    metric, value: the mean cosine of two different tokens, special ones too, over the texts, in evaluation mode.
     """
     sums = 0.0
     with in_mode(encoder, training=False):
@@ -88,18 +75,14 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
             ids = encoder.tokenize(list(texts[start : start + batch_size]))
             input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
             hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
-            cosines = [_mean_cosine(layer.float(), mask).sum() for layer in hidden]
-            sums = sums + torch.stack(cosines).cpu()
-    values = (sums / len(texts)).tolist()
-    return pd.DataFrame({"layer": range(len(sums)), "metric": "token cosine", "value": values})
+            sums = sums + torch.stack([_mean_cosine(layer.float(), mask).sum() for layer in hidden]).cpu()
+    return pd.DataFrame({"layer": range(len(sums)), "metric": "token cosine", "value": (sums / len(texts)).tolist()})
 
 
 @torch.no_grad()
 def token_similarity(encoder: SentenceEncoder, sentence: str) -> tuple[pd.DataFrame, list[str]]:
-    """Cosine of every two token vectors of the last layer, in evaluation mode (3R, Figures 1 and 3).
-
-    Returns:
-        row, column (positions), value; and the word pieces, special tokens included.
+    """Cosine of every two token vectors of the last layer, in evaluation mode (3R, Figures 1 and 3): row, column
+    (positions), value; and the word pieces, special tokens included.
     """
     input_ids, mask = pad(encoder.tokenize([sentence]), encoder.tokenizer.pad_token_id, device=encoder.device)
     with in_mode(encoder, training=False):

@@ -24,9 +24,6 @@ def test_a_map_keeps_the_groups_and_a_shuffled_one_does_not(vectors, kind):
     assert (nearest == groups).mean() > 0.95
     assert trust(vectors, points) > 0.9 > 0.7 > trust(vectors, np.random.default_rng(1).permutation(points))
     np.testing.assert_allclose(layout(vectors * 7, kind), points, atol=1e-3)  # lengths do not count, the seed does
-
-
-def test_an_unknown_kind_is_refused(vectors):
     with pytest.raises(ConfigError, match="'pca' is unknown: choose one of tsne, umap"):
         layout(vectors, "pca")
 
