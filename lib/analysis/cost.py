@@ -35,10 +35,7 @@ def multiply_accumulates(encoder: SentenceEncoder | EncoderSum, length: int) -> 
 
 
 def training_step(method: Any, batch: Any) -> dict[str, float]:
-    """What one step of a method costs, forward, backward and what it does after a step, without the optimiser.
-
-    Args:
-        method: a Method, on its device. batch: what it trains on.
+    """What one step of a method costs on a batch, forward, backward and what it does after a step, without the optimiser.
 
     Returns:
         operations: multiply-accumulates of all matrix products, in units of 10^9; kept: what is kept for the backward

@@ -126,8 +126,8 @@ def _blocks(frame: pd.DataFrame, by: str) -> tuple[Figure, list[style.Panel]]:
     for block, part in frame.groupby("block", sort=False):
         lines += [(block, "")] * bool(block) + [(block, name) for name in part.name.unique()]
     frame["y"] = [lines.index(line) for line in zip(frame.block, frame.name, strict=True)]
-    own, methods = frame.name.map(lambda name: style.colour(name, "")), frame.get("method", frame.name).astype(str)
-    frame["shade"] = own.where(own != "", methods.map(style.colour))
+    both = zip(frame.name, frame.method if "method" in frame else frame.name, strict=True)
+    frame["shade"] = [style.colour(name, "") or style.colour(str(method)) for name, method in both]
     fig, panels = style.grid(frame, "", "place", 3.3, 1.1 + 0.22 * len(lines), right=2)
     for ax, *_ in panels:
         ax.set_ylim(len(lines) - 0.4, -0.6)

@@ -86,7 +86,6 @@ def heatmaps(
 
     Args:
         frame: encoder or method, row, column (positions from 0), value; perhaps layer, backbone.
-        labels: the tokens or sentences.
         annotate: write the values into the panels, with colours from 0 to 1, in place of a scale beside them, which `label`
             names. That has what lies off the diagonal, but for the largest hundredth.
     """
