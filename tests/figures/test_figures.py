@@ -173,6 +173,9 @@ def test_names_stand_under_the_headings_of_their_groups():
     ax = figures.points(swept.assign(settings=["0", "0", "1", "1"]), x="settings").axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
     assert {mpl.colors.to_hex(shade) for shade in ax.collections[1].get_colors()} == {figures.METHODS["MSSE"]}
+    figures.points(
+        SCORES.assign(method=[None, "SimCSE", "MSSE", "MSSE"], settings="s"), x="settings"
+    )  # one has no method
 
 
 def test_scores_over_sizes_stand_side_by_side_and_are_joined_only_on_demand():
