@@ -16,7 +16,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, geometry, redundancy, smoothing
+from lib.analysis import attention, cost, geometry, redundancy
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -72,11 +72,6 @@ def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
 
     vectors = torch.rand(10, 4, generator=generator)
     given.vectors = vectors.numpy(), vectors
-    given.attention = torch.rand(2, 3, 2, 5, 5, generator=generator).softmax(-1)
-    given.hidden = torch.rand(3, 5, 4, generator=generator)
-    given.mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
-    given.groups = torch.randint(3, (3, 5), generator=generator)
-
     given.data = {"features": torch.rand(40, 5, generator=generator), "labels": torch.arange(40) % 3}
     given.train = torch.arange(40)[None] % torch.tensor([[2], [3]]) > 0
     given.fits = {"train": given.train, "held_out": ~given.train, "penalties": torch.tensor([1e-5, 1e-2]), "seed": 1}
@@ -95,15 +90,16 @@ def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
     return given
 
 
-LAYERS = {"layers": (0, 1)}
+LAYERS, SLICING = {"layers": (0, 1)}, {"slicing": "head_pairs"}
 ANALYSIS = {
     attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
-    attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS),
-    attention.batch_factor: lambda g: attention.batch_factor(g.encoder, g.texts, **LAYERS, max_length=8, samples=5),
+    attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS, **SLICING),
+    attention.batch_factor: lambda g: attention.batch_factor(
+        g.encoder, g.texts, **LAYERS, **SLICING, max_length=8, padded_queries=True
+    ),
     attention.figure_pairs: lambda g: attention.figure_pairs(
-        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, slicing="head_pairs"
+        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, **SLICING
     ).x.to_numpy(),
-    attention.pair_cosine: lambda g: attention.pair_cosine(g.encoder, g.first, g.second),
     attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
     attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
     attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
@@ -111,21 +107,14 @@ ANALYSIS = {
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
-    smoothing.smoothness: lambda g: smoothing.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
-    smoothing.token_cosines: lambda g: smoothing.token_cosines(g.hidden, g.mask),
-    smoothing.token_similarity: lambda g: smoothing.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
+    redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
+    redundancy.token_similarity: lambda g: redundancy.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
     redundancy.dimension_statistics: lambda g: list(
         redundancy.dimension_statistics(g.encoder, g.texts, g.texts[:2], threshold=0.3).values()
     ),
     redundancy.subtracting: lambda g: redundancy.subtracting(g.encoder, g.texts, g.texts[:2], threshold=0.3)(g.texts),
     geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
-    geometry.dimension_agreement: lambda g: [
-        list(geometry.dimension_agreement(x[:5], x[5:]).values()) for x in g.vectors
-    ],
-    geometry.attention_entropy: lambda g: geometry.attention_entropy(g.attention),
-    geometry.cls_energy: lambda g: geometry.cls_energy(g.hidden, g.mask),
-    geometry.attention_shares: lambda g: geometry.attention_shares(g.attention, g.mask, g.groups, 3),
 }
 EVALUATION = {
     interface.encode_distinct: lambda g: interface.encode_distinct(g.encoder.encode, g.texts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -13,7 +14,6 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
-from lib.analysis.geometry import attention_entropy, attention_shares, cls_energy
 from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
@@ -36,24 +36,22 @@ def _mode(encoder: SentenceEncoder, dropout_seed: int | None = None) -> Iterator
         yield
 
 
+def _attention(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, layers: Sequence[int], **how: bool) -> Tensor:
+    maps = AttentionMaps(tuple(layers), **how)
+    encoder(input_ids, mask, maps=maps)
+    return maps.probabilities()
+
+
 @torch.no_grad()
 def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Attention of these layers (0-based), with dropout when the encoder is in training mode.
-
-    Returns:
-        attention [layers, N, heads, L, L] with zeros at the padding, mask [N, L].
+    """Attention of these layers (0-based), with dropout when the encoder is in training mode: [layers, N, heads, L, L] with
+    zeros at the padding, and the mask [N, L].
 
     Raises:
         EncoderError: this encoder gives no attention maps or lacks one of these layers.
     """
     input_ids, mask = pad(encoder.tokenize(sentences), encoder.tokenizer.pad_token_id, device=encoder.device)
-    return _probabilities(encoder, input_ids, mask, layers), mask
-
-
-def _probabilities(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, layers: Sequence[int]) -> Tensor:
-    maps = AttentionMaps(tuple(layers))
-    encoder(input_ids, mask, maps=maps)
-    return maps.probabilities()
+    return _attention(encoder, input_ids, mask, layers), mask
 
 
 def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, SentenceEncoder]:
@@ -69,28 +67,19 @@ def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, S
     return dict(found.values())
 
 
+@torch.no_grad()
 def pair_information(
-    encoder: SentenceEncoder,
-    first: Sequence[str],
-    second: Sequence[str],
-    *,
-    layers: Sequence[int],
-    slicing: str = "layer_parity",
-    seed: int = 0,
-) -> np.ndarray:
-    """Mutual information of the attention of each pair of texts (miCSE, Figures 5 and 6), under dropout.
+    encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, layers: Sequence[int], slicing: str
+) -> dict[str, np.ndarray]:
+    """What two texts' attention tells of each other (miCSE, Figures 5 and 6), and how near they are, under dropout.
 
     Two copies of one text are a positive pair. Texts of different lengths are compared over their shared positions.
 
     Returns:
-        [N], mean over the rows of a pair, in nats.
-
-    Raises:
-        EncoderError: this encoder gives no attention maps or lacks one of these layers.
-        ValueError: `slicing` is unknown or does not fit the number of layers or heads.
+        x: mutual information of the attention of each pair, mean over its rows, in nats, [N]; y: cosine, [N].
     """
     information = []
-    with _mode(encoder, dropout_seed=seed):
+    with _mode(encoder, dropout_seed=0):
         for start in range(0, len(first), 32):
             block = slice(start, start + 32)
             texts = [text for pair in zip(first[block], second[block], strict=True) for text in pair]
@@ -100,7 +89,32 @@ def pair_information(
                 options = {"valid": shared[None, :, None] & shared, "slicing": slicing, "valid_fraction_factor": False}
                 loss = attention_mutual_information(*maps.split(1, dim=1), **options)
                 information.append(float(-loss))
-    return np.array(information)
+    with _mode(encoder, dropout_seed=0):
+        ids = encoder.tokenize([*first, *second])
+        z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
+    return {"x": np.array(information), "y": torch.cosine_similarity(z1, z2).cpu().numpy()}
+
+
+def figure_pairs(
+    encoder: SentenceEncoder, texts: Corpus, dev: STSTask, *, layers: Sequence[int], slicing: str
+) -> pd.DataFrame:
+    """The pairs of miCSE's Figures 5 (120 texts, each with itself, and with another) and 7 (about 500 dev pairs, evenly
+    spread).
+
+    Returns:
+        table ("Figure 5", "Figure 7"), metric (what x is), group, item, x, y: y is the cosine, x the attention information
+        in nats (dropout on), in Figure 7 the gold score (dropout off).
+    """
+    first = list(texts.sample(min(120, len(texts)), seed=0).columns[0])
+    frames = []
+    for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
+        about = {"table": "Figure 5", "metric": "attention information", "group": group, "item": range(len(first))}
+        values = pair_information(encoder, first, second, layers=layers, slicing=slicing)
+        frames.append(pd.DataFrame(about | values))
+    values = {"x": dev.gold, "y": cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))}
+    every = pd.DataFrame({"table": "Figure 7", "metric": "gold score", "group": ""} | values)
+    every = every[:: -(-len(dev.gold) // 500)].reset_index(drop=True)
+    return pd.concat([*frames, every.rename_axis("item").reset_index()], ignore_index=True)
 
 
 @torch.no_grad()
@@ -110,76 +124,31 @@ def batch_factor(
     *,
     layers: Sequence[int],
     max_length: int,
-    slicing: str = "layer_parity",
-    padded_queries: bool = True,
-    samples: int = 150,
+    slicing: str,
+    padded_queries: bool,
 ) -> pd.DataFrame:
     """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: protocol, metric, value.
 
     It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
     """
     with _mode(encoder, dropout_seed=0):
-        input_ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
-        maps = AttentionMaps(tuple(layers), padded_queries)
-        encoder(input_ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), maps=maps)
-        views, tokens = maps.probabilities().unflatten(1, (-1, 2)).unbind(2), mask.bool()
-        valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
-        options, terms = {"valid": valid, "slicing": slicing, "samples": samples}, []
+        ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
+        twice = ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0)
+        attention, tokens = _attention(encoder, *twice, layers, padded_queries=padded_queries), mask.bool()
+        valid, terms = tokens[:, None, :] & (tokens[:, :, None] | padded_queries), []
         for with_factor in (True, False):
             torch.manual_seed(0)  # the same draw
-            terms.append(attention_mutual_information(*views, valid_fraction_factor=with_factor, **options))
+            options = {"valid": valid, "slicing": slicing, "valid_fraction_factor": with_factor}
+            terms.append(attention_mutual_information(*attention.unflatten(1, (-1, 2)).unbind(2), **options))
     protocol = f"one batch of {len(sentences)} sentences"
     return pd.DataFrame([{"protocol": protocol, "metric": "batch factor", "value": float(terms[0] / terms[1])}])
-
-
-@torch.no_grad()
-def pair_cosine(encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Cosine of each pair of texts under dropout, [N]. Two copies of one text give less than 1."""
-    with _mode(encoder, dropout_seed=0):
-        ids = encoder.tokenize([*first, *second])
-        z1, z2 = encoder(*pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)).chunk(2)
-    return torch.cosine_similarity(z1, z2).cpu().numpy()
-
-
-def figure_pairs(
-    encoder: SentenceEncoder,
-    texts: Corpus,
-    dev: STSTask,
-    *,
-    layers: Sequence[int],
-    slicing: str,
-    pairs: int = 120,
-    gold: int = 500,
-) -> pd.DataFrame:
-    """The pairs of miCSE's Figures 5 (a text with itself, and with another) and 7 (dev pairs).
-
-    Args:
-        texts: plain sentences. pairs: of each group in Figure 5. gold: about so many dev pairs, evenly spread over the task.
-
-    Returns:
-        table ("Figure 5", "Figure 7"), metric (what x is), group, item, x, y: y is the cosine, x the attention information
-        in nats (dropout on), in Figure 7 the gold score (dropout off).
-    """
-    first = list(texts.sample(min(pairs, len(texts)), seed=0).columns[0])
-    frames = []
-    for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
-        information = pair_information(encoder, first, second, layers=layers, slicing=slicing)
-        values = {"x": information, "y": pair_cosine(encoder, first, second)}
-        about = {"table": "Figure 5", "metric": "attention information", "group": group}
-        frames.append(pd.DataFrame(about | {"item": range(len(first))} | values))
-    values = {"x": dev.gold, "y": cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))}
-    every = pd.DataFrame({"table": "Figure 7", "metric": "gold score", "group": ""} | values)
-    every = every[:: -(-len(dev.gold) // gold)].reset_index(drop=True)
-    return pd.concat([*frames, every.rename_axis("item").reset_index()], ignore_index=True)
 
 
 def joint_log_attention(
     encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
 ) -> pd.DataFrame:
-    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8).
-
-    Returns:
-        encoder, layer, head, view1, view2; without entries that a pass dropped or that the loss leaves out.
+    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8): encoder, layer,
+    head, view1, view2; without entries that a pass dropped or that the loss leaves out.
     """
     frames = []
     for name, encoder in encoders.items():
@@ -195,9 +164,10 @@ def joint_log_attention(
 
 @torch.no_grad()
 def _mean_over_sentences(
-    encoder: SentenceEncoder, ids: list[list[int]], batch_tokens: int, measure: Callable[[Tensor, Tensor], Tensor]
+    encoder: SentenceEncoder, sentences: Sequence[str], batch_tokens: int, measure: Callable[[Tensor, Tensor], Tensor]
 ) -> np.ndarray:
     """Mean over sentences, without dropout; measure(input_ids, mask) is the sum over one batch of them."""
+    ids = encoder.tokenize(sentences)
     batches = token_batches(np.array([len(row) for row in ids], dtype=np.int64), batch_tokens)
     padded = (pad([ids[i] for i in rows], encoder.tokenizer.pad_token_id, encoder.device) for rows in batches)
     with _mode(encoder):
@@ -230,13 +200,15 @@ def token_shares(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
         uniform = (mask[:, None, :] / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
-        attention = _probabilities(encoder, input_ids, mask, range(depth)), uniform[None, :, None]
+        attention = torch.cat([_attention(encoder, input_ids, mask, range(depth)).mean(2), uniform[None]])
+        received = (attention * mask[:, :, None]).sum(2) / mask.sum(1)[:, None]  # [layers + 1, N, L]
         groups, last = group_of[input_ids], mask.sum(1, keepdim=True) - 2
         final = groups.gather(1, last)
-        groups = groups.scatter(1, last, torch.where(final == 3, 2, final))
-        return torch.cat([attention_shares(maps, mask, groups, len(TOKEN_GROUPS)).sum(1) for maps in attention])
+        groups = groups.scatter(1, last, torch.where(final == 3, 2, final)).expand_as(received)
+        shares = received.new_zeros(*received.shape[:2], len(TOKEN_GROUPS))
+        return shares.scatter_add_(2, groups, received * mask).sum(1)
 
-    means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
+    means = _mean_over_sentences(encoder, sentences, batch_tokens, measure)
     columns = {"attention share": means[:-1].flatten(), "uniform share": np.tile(means[-1], depth)}
     index = pd.MultiIndex.from_product([range(1, depth + 1), TOKEN_GROUPS], names=["layer", "group"])
     return pd.DataFrame(columns, index).reset_index().melt(["layer", "group"], var_name="metric")
@@ -260,10 +232,10 @@ def sentence_maps(
         with _mode(encoder):
             maps, _ = attention_of(encoder, [sentence], range(encoder.backbone.config.num_hidden_layers))
         values = (maps[:, 0, head - 1] if head else maps[:, 0].mean(1)).cpu().numpy()  # [layers, L, L]
-        places = dict(zip(("layer", "query", "key"), np.indices(values.shape).reshape(3, -1), strict=True))
-        frames.append(pd.DataFrame({"encoder": name} | places | {"value": values.ravel()}))
-    frame = pd.concat(frames, ignore_index=True)
-    return frame.assign(layer=frame.layer + 1), pieces
+        layer, query, key = np.indices(values.shape).reshape(3, -1)
+        places = {"encoder": name, "layer": layer + 1, "query": query, "key": key}
+        frames.append(pd.DataFrame(places | {"value": values.ravel()}))
+    return pd.concat(frames, ignore_index=True), pieces
 
 
 @torch.no_grad()
@@ -271,25 +243,28 @@ def row_differences(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.Da
     """How evenly tokens look, and whether each looks elsewhere, without dropout; mean over heads, tokens, sentences.
 
     Returns:
-        Indexed by layer, from 1: `entropy` (see `geometry.attention_entropy`), and `difference of the rows`, the total
-        variation between the attention of a token and the mean of all, 0 (all alike) to 1.
+        Indexed by layer, from 1: `entropy` over the keys, divided by log n (1: uniform, 0: a single key), and `difference
+        of the rows`, the total variation between the attention of a token and the mean of all, 0 (all alike) to 1.
     """
     layers, values = range(encoder.backbone.config.num_hidden_layers), []
     with _mode(encoder):
         for sentence in sentences:
             maps = attention_of(encoder, [sentence], layers)[0][:, 0]
+            entropy = torch.special.entr(maps).sum(-1) / math.log(maps.size(-1))
             difference = (maps - maps.mean(-2, keepdim=True)).abs().sum(-1) / 2
-            values.append(torch.stack([attention_entropy(maps), difference], -1).mean((1, 2)))
+            values.append(torch.stack([entropy, difference], -1).mean((1, 2)))
     means = torch.stack(values).mean(0).cpu().numpy()
     index = pd.RangeIndex(1, len(means) + 1, name="layer")
     return pd.DataFrame(means, index, ["entropy", "difference of the rows"])
 
 
 def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_tokens: int = 2048) -> pd.DataFrame:
-    """E_CLS (JTCSE, Eq. 6) of every layer, mean over sentences, without dropout: layer (from 1), group, metric, value.
+    """E_CLS of every layer, the length of the first token's vector over the Frobenius norm of all others (JTCSE, Eq. 6),
+    mean over sentences, without dropout: layer (from 1), group, metric, value.
 
     group says what has the lengths. `context tensor`, the paper's: attention times values (Eq. 9), all heads side by side,
-    before output projection, residual and LayerNorm. `layer output`: what the next layer reads.
+    before output projection, residual and LayerNorm. `layer output`: what the next layer reads. Infinite where a sentence
+    has one token.
     """
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
@@ -301,9 +276,10 @@ def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
         finally:
             for hook in hooks:
                 hook.remove()
-        return torch.stack([cls_energy(state.float(), mask).sum() for state in (*contexts, *hidden[1:])])
+        lengths = torch.stack([state.float().norm(dim=-1) for state in (*contexts, *hidden[1:])]) * mask
+        return (lengths[..., 0] / lengths[..., 1:].norm(dim=-1)).sum(1)
 
-    means = _mean_over_sentences(encoder, encoder.tokenize(sentences), batch_tokens, measure)
+    means = _mean_over_sentences(encoder, sentences, batch_tokens, measure)
     layers = range(1, len(means) // 2 + 1)
     index = pd.MultiIndex.from_product([("context tensor", "layer output"), layers], names=["group", "layer"])
     return pd.Series(means, index, name="value").reset_index().assign(metric="cls energy")

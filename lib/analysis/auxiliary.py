@@ -39,28 +39,8 @@ def with_swap(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of `signals`, and `swap` in place of the two vectors: by how many nats L_aux grows with another sentence's vector."""
     keys = [name for name in rows if name not in ("metric", "value")]
     wide = rows.groupby([*keys, "metric"], sort=False, dropna=False).value.first().unstack("metric", sort=False)
-    wide["swap"] = wide["other vector"] - wide["own vector"]
-    names = ["loss ratio", "gradient ratio", "swap"]
-    return wide[names].reset_index().melt(keys, names, var_name="metric").dropna(subset="value")
-
-
-def _batch(method: Any, sentences: Sequence[str]) -> Batch:
-    ids, mask = pad(method.encoder.tokenize(list(sentences), 128), method.encoder.tokenizer.pad_token_id)
-    return Batch(ids.unsqueeze(1), mask.unsqueeze(1), ("anchor",)).to(method.encoder.device)
-
-
-def reached(method: Any, sentences: Sequence[str]) -> dict[str, bool]:
-    """Part of an InfoCSE method -> whether any gradient of L_aux arrives there, for one batch in training mode."""
-    parts = {
-        "late layers and word head": [method.auxiliary.late, method.auxiliary.lm_head],
-        "encoder, through h": [method.encoder],
-        "frozen layers": [method.auxiliary.early],
-    }
-    method.zero_grad()
-    method.train()(_batch(method, sentences))["auxiliary"].backward()
-    gradients = {name: [p.grad for module in part for p in module.parameters()] for name, part in parts.items()}
-    method.zero_grad()
-    return {name: any(g is not None and bool(g.any()) for g in several) for name, several in gradients.items()}
+    wide = wide.assign(swap=wide["other vector"] - wide["own vector"]).reset_index()
+    return wide.melt(keys, ["loss ratio", "gradient ratio", "swap"], var_name="metric").dropna(subset="value")
 
 
 def term_gradients(method: Any, sentences: Sequence[str]) -> dict[str, float]:
@@ -68,10 +48,11 @@ def term_gradients(method: Any, sentences: Sequence[str]) -> dict[str, float]:
 
     Exact, one backward pass per term; give every term the weight with which it is to be compared.
     """
-    method.train()
+    ids, mask = pad(method.encoder.tokenize(list(sentences), 128), method.encoder.tokenizer.pad_token_id)
+    batch = Batch(ids.unsqueeze(1), mask.unsqueeze(1), ("anchor",)).to(method.encoder.device)
     weights = [p for p in method.encoder.parameters() if p.requires_grad]
     norms = {}
-    for name, term in method(_batch(method, sentences)).items():
+    for name, term in method.train()(batch).items():
         gradients = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
         norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
     return norms
@@ -79,10 +60,9 @@ def term_gradients(method: Any, sentences: Sequence[str]) -> dict[str, float]:
 
 @torch.no_grad()
 def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
-    """Every word piece of a sentence hidden by itself: what the auxiliary network makes of it.
+    """Every word piece of a sentence hidden by itself: what the auxiliary network of InfoCSE makes of it.
 
     Args:
-        method: InfoCSE, with its auxiliary network.
         sentence: read by the frozen layers, with one [MASK].
         other: the sentence whose vector is given in the place of the right one.
 
@@ -90,26 +70,23 @@ def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
         One row per piece, none for an empty sentence: `hidden`; with each of the two vectors the probability (%) of the
         right piece and the likeliest one.
     """
-    method.eval()
-    encoder, auxiliary, masking = method.encoder, method.auxiliary, method.token_masking
-    tokenizer = encoder.tokenizer
-
-    def vector(text: str) -> torch.Tensor:
-        ids = torch.tensor(encoder.tokenize([text], 128), device=encoder.device)
-        return encoder(ids, torch.ones_like(ids))
-
-    ids = torch.tensor(encoder.tokenize([sentence], 128), device=encoder.device)[0]
-    places = (~masking.special[ids]).nonzero().squeeze(1)
+    encoder, auxiliary, masking = method.eval().encoder, method.auxiliary, method.token_masking
+    pieces = encoder.tokenizer.convert_ids_to_tokens
+    own, others = (torch.tensor(encoder.tokenize([text], 128), device=encoder.device) for text in (sentence, other))
+    places = (~masking.special[own[0]]).nonzero()
     if not len(places):
         return pd.DataFrame({"hidden": []})
-    rows = ids.repeat(len(places), 1)
-    hidden = torch.zeros_like(rows, dtype=torch.bool).scatter(1, places.unsqueeze(1), True)
+    rows = own.repeat(len(places), 1)
+    hidden = torch.zeros_like(rows, dtype=torch.bool).scatter(1, places, True)
     masked, labels = rows.masked_fill(hidden, masking.mask_id), rows.masked_fill(~hidden, IGNORED)
     text = auxiliary.read(masked, torch.ones_like(rows), labels)
-    frame = {"hidden": tokenizer.convert_ids_to_tokens(ids[places].tolist())}
-    for name, h in {"own vector": vector(sentence), "other vector": vector(other)}.items():
-        probabilities = auxiliary(h.expand(len(places), -1), text).softmax(-1)
+    frame = {"hidden": pieces(rows[hidden].tolist())}
+    for name, ids in {"own vector": own, "other vector": others}.items():
+        h = encoder(ids, torch.ones_like(ids)).expand(len(places), -1)
+        probabilities = auxiliary(h, text).softmax(-1)
         right = probabilities.gather(1, text.labels.unsqueeze(1)).squeeze(1)
-        frame[f"{name}, right, %"] = (100 * right).tolist()
-        frame[f"{name}, guess"] = tokenizer.convert_ids_to_tokens(probabilities.argmax(-1).tolist())
+        frame |= {
+            f"{name}, right, %": (100 * right).tolist(),
+            f"{name}, guess": pieces(probabilities.argmax(-1).tolist()),
+        }
     return pd.DataFrame(frame)

@@ -8,33 +8,40 @@ neither holds nor is contradicted. The size of a gain decides nothing: it stands
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 import yaml
+from pydantic import BaseModel, BeforeValidator, TypeAdapter
 
 from lib import results
 from lib.analysis import papers
-from lib.checks import check_choice, check_known
 
 LABELS = ("id", "paper", "claim", "where", "published", "size")
 COLUMNS = [*LABELS, "part", "backbone", "mean", "gain", "low", "high", "seeds", "tasks", "verdict"]
-TEST = ("shape", "rows", "method", "over", "less", "order", "sign", "apart", "total")
-Side = Mapping[str, Any]
+Side = Annotated[dict[str, Any], BeforeValidator(lambda side: side if isinstance(side, dict) else {"method": side})]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One entry of the register; the head of the file says what stands where.
+class Comparison(BaseModel, extra="forbid"):
+    """What tests a claim; the head of the register says what stands where."""
 
-    steps: pairs of sides whose differences test the claim: one, or one a step of an ordering. less: a pair whose difference
-    is taken away from the first one's.
-    """
+    rows: dict[str, Any]
+    sign: Literal["+", "-"]
+    method: Side = {}
+    over: Side = {}
+    less: dict[Literal["method", "over"], Side] = {}
+    order: list[Side] = []
+    shape: Literal["scores", "curves"] = "scores"
+    apart: list[str] = []
+    total: str = ""
+
+
+class Claim(BaseModel, extra="forbid"):
+    """One entry of the register."""
 
     id: str
     paper: str
@@ -43,42 +50,13 @@ class Claim:
     published: str
     size: float = float("nan")
     needs: str = ""
-    shape: str = "scores"
-    filters: Side = field(default_factory=dict)
-    steps: tuple[tuple[Side, Side], ...] = ()
-    less: tuple[Side, Side] | None = None
-    sign: int = 1
-    apart: tuple[str, ...] = ()
-    total: str = ""
-
-    @classmethod
-    def read(cls, entry: Mapping[str, Any]) -> Claim:
-        """Raises ConfigError, naming the claim, for a name or a column that does not exist."""
-        named, labels, test = f"claim {entry['id']}", dict(entry), dict(entry.get("test", {}))
-        labels.pop("test", None)
-        check_known(labels, [*LABELS, "needs"], f"entry of {named}")
-        check_known(test, TEST, f"part of {named}")
-        if not test:
-            return cls(**labels)
-        check_choice(f"{named}: sign", test.get("sign"), ("+", "-"))
-        sides = [_side(one) for one in test.get("order") or (test["method"], test["over"])]
-        less = tuple(_side(test["less"][name]) for name in ("method", "over")) if "less" in test else None
-        shape, apart = test.get("shape", "scores"), tuple(test.get("apart", ()))
-        columns = {*test["rows"], *apart, *(name for side in (*sides, *(less or ())) for name in side)}
-        check_known(columns, results.SHAPES[shape], f"column of {named}")
-        filters, sign = test["rows"] | {"paper": entry["paper"]}, 1 if test["sign"] == "+" else -1
-        parts = {"shape": shape, "filters": filters, "less": less, "sign": sign, "apart": apart}
-        return cls(**labels, **parts, steps=tuple(pairwise(sides)), total=test.get("total", ""))
-
-
-def _side(value: Any) -> Side:
-    return value if isinstance(value, Mapping) else {"method": value}
+    test: Comparison | None = None
 
 
 @cache
-def load() -> tuple[Claim, ...]:
-    """The register. Raises ConfigError, see `Claim.read`."""
-    return tuple(map(Claim.read, yaml.safe_load(papers.CLAIMS.read_text(encoding="utf8"))["claims"]))
+def load() -> list[Claim]:
+    """The register. Raises pydantic's ValidationError, which names the entry, for what no entry has or may be."""
+    return TypeAdapter(list[Claim]).validate_python(yaml.safe_load(papers.CLAIMS.read_text(encoding="utf8"))["claims"])
 
 
 def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
@@ -88,79 +66,73 @@ def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
         part, backbone, mean (of the method), gain, low, high, seeds, tasks, verdict; one row "not measured" where there is
         nothing.
     """
-    lines = []
-    is_sts = claim.filters.get("metric") == "spearman" and claim.filters.get("split") == "test"
-    floors = results.floors(task=claim.filters["task"]) if is_sts else None
-    for part, groups in _parts(claim, profile):
-        tested = [{"backbone": backbone} | found for backbone, group in groups if (found := _tested(claim, group))]
-        if tested:
-            frame = pd.DataFrame(tested)
-            word = results.verdict(frame, sign=claim.sign, floors=floors, points=claim.shape == "scores")
-            lines.append(frame.assign(part=part, verdict=word))
-    return (
-        pd.concat(lines, ignore_index=True) if lines else pd.DataFrame([{"part": "", "verdict": results.NOT_MEASURED}])
-    )
+    frames, test = [], claim.test
+    for part, rows in _parts(claim, profile) if test else ():
+        compared = {backbone: _compared(test, group) for backbone, group in rows.groupby("backbone")}
+        if found := [{"backbone": backbone} | one for backbone, one in compared.items() if one]:
+            is_sts = test.rows.get("metric") == "spearman" and test.rows.get("split") == "test"
+            floors = results.floors(task=test.rows["task"]) if is_sts else None
+            sign, is_score = 1 if test.sign == "+" else -1, test.shape == "scores"
+            frame = pd.DataFrame(found)
+            word = results.verdict(frame, sign=sign, floors=floors, points=is_score)
+            frames.append(frame.assign(part=part, verdict=word))
+    return pd.concat(frames or [pd.DataFrame([{"part": "", "verdict": results.NOT_MEASURED}])], ignore_index=True)
 
 
-def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, Any]]:
-    """The name of each part, and its rows by encoder."""
-    if not claim.steps:
-        return
-    ends = [name for name in claim.filters if name in ("step", "layer")]
-    filters = {name: value for name, value in claim.filters.items() if name not in ends}
+def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, pd.DataFrame]]:
+    """The name of each part, and its rows."""
+    test = claim.test
+    ends = [name for name in test.rows if name in ("step", "layer")]
+    filters = {name: value for name, value in test.rows.items() if name not in ends} | {"paper": claim.paper}
     if "protocol" in filters:
-        filters["protocol"] = lambda column: column.str.fullmatch(claim.filters["protocol"])
-    found = results.rows(profile, shape=claim.shape, **filters)
+        filters["protocol"] = lambda column: column.str.fullmatch(test.rows["protocol"])
+    found = results.rows(profile, shape=test.shape, **filters)
     for name in ends:
-        same = ["backbone", "method", *claim.apart, "sentences", "settings", "metric", "group", "seed"]
+        same = ["backbone", "method", *test.apart, "sentences", "settings", "metric", "group", "seed"]
         found = found[found[name] == found.groupby(list(dict.fromkeys(same)), dropna=False)[name].transform("max")]
-    if not claim.apart:
-        yield "", found.groupby("backbone")
+    if not test.apart:
+        yield "", found
         return
-    for values, rows in found[found.method != "untuned"].groupby(list(claim.apart)):
-        named = {"sentences": "{:,} sentences", "pooling": "pooling {}"}
-        texts = [named.get(name, "{}").format(value) for name, value in zip(claim.apart, values, strict=True)]
-        yield ", ".join(texts), rows.groupby("backbone")
+    spelt = {"sentences": "{:,} sentences", "pooling": "pooling {}"}
+    for values, rows in found[found.method != "untuned"].groupby(test.apart):
+        texts = [spelt.get(name, "{}").format(value) for name, value in zip(test.apart, values, strict=True)]
+        yield ", ".join(texts), rows
 
 
-def _tested(claim: Claim, rows: pd.DataFrame) -> dict[str, Any]:
+def _compared(test: Comparison, rows: pd.DataFrame) -> dict[str, Any]:
     """What `results.compare` would say of a claim on one encoder; empty where a side is missing."""
-    steps = [_difference(claim, rows, *pair) for pair in claim.steps]
-    if claim.less:
-        steps = [steps[0].sub(_difference(claim, rows, *claim.less)).dropna()]
+
+    def of(side: Side) -> pd.DataFrame:
+        given = {} if "settings" in (*side, *test.apart) else {"settings": "given"}
+        values = {name: value if isinstance(value, list) else [value] for name, value in (given | side).items()}
+        found = rows[np.logical_and.reduce([rows[name].isin(wanted) for name, wanted in values.items()])]
+        if not test.total:
+            return found
+        keys = [name for name in found if name not in ("value", test.total)]
+        return found.groupby(keys, as_index=False, dropna=False).value.sum()
+
+    def difference(method: Side, over: Side) -> pd.DataFrame:
+        a, b = of(method), of(over)
+        b = b[b.device.isin([*a.device, ""])]  # rows of two devices are no comparison
+        if not len(a) or not len(b):
+            return pd.DataFrame()
+        size = ["sentences"] if "settings" in method else []
+        return results.gains(a, b, free=[*method, *over, "step", "settings", *size])
+
+    sides = test.order or [test.method, test.over]
+    steps = [difference(*pair) for pair in pairwise(sides)]
+    if test.less:
+        steps = [steps[0].sub(difference(**test.less)).dropna()]
     if not all(step.size for step in steps):
         return {}
-    signed = []
-    for step in steps:
-        each = claim.sign * step.mean(axis=1)
+    sign, first, signed = 1 if test.sign == "+" else -1, steps[0], []
+    for each in (sign * step.mean(axis=1) for step in steps):
         signed.append((each.mean(), *results.interval(each)))
     gain, low, high = (float(np.min(values)) for values in zip(*signed, strict=True))
-    low, high = (low, high) if claim.sign > 0 else (-high, -low)
-    first = steps[0]
+    low, high = (low, high) if sign > 0 else (-high, -low)
     number = f"{(first.mean() > 0).sum()} of {first.shape[1]}" if first.shape[1] > 1 else ""
-    mean = _rows_of(claim, rows, claim.steps[0][0]).value.mean()
-    return {"mean": mean, "gain": claim.sign * gain, "low": low, "high": high, "seeds": len(first), "tasks": number}
-
-
-def _rows_of(claim: Claim, rows: pd.DataFrame, side: Side) -> pd.DataFrame:
-    if "settings" not in (*side, *claim.apart):
-        side = {"settings": "given"} | side
-    for name, value in side.items():
-        rows = rows[rows[name].isin(value if isinstance(value, list) else [value])]
-    if claim.total:
-        keys = [name for name in rows if name not in ("value", claim.total)]
-        rows = rows.groupby(keys, as_index=False, dropna=False).value.sum()
-    return rows
-
-
-def _difference(claim: Claim, rows: pd.DataFrame, method: Side, over: Side) -> pd.DataFrame:
-    a, b = _rows_of(claim, rows, method), _rows_of(claim, rows, over)
-    b = b[b.device.isin([*a.device, ""])]  # rows of two devices are no comparison
-    if not len(a) or not len(b):
-        return pd.DataFrame()
-    return results.gains(
-        a, b, free=[*method, *over, "step", "settings", *(["sentences"] if "settings" in method else [])]
-    )
+    mean = of(sides[0]).value.mean()
+    return {"mean": mean, "gain": sign * gain, "low": low, "high": high, "seeds": len(first), "tasks": number}
 
 
 def verdicts(profile: str | None = None, paper: str = "") -> pd.DataFrame:

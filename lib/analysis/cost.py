@@ -35,30 +35,26 @@ def multiply_accumulates(encoder: SentenceEncoder | EncoderSum, length: int) -> 
 
 
 def training_step(method: Any, batch: Any) -> dict[str, float]:
-    """What one step of a method costs, forward, backward and what it does after a step, without the optimiser.
-
-    Args:
-        method: a Method, on its device. batch: what it trains on.
+    """What one step of a method costs on a batch, forward, backward and what it does after a step, without the optimiser.
 
     Returns:
         operations: multiply-accumulates of all matrix products, in units of 10^9; kept: what is kept for the backward
         pass, in MiB, each tensor once, weights left out; trained: parameters that get a gradient, in millions.
     """
     weights = {p.untyped_storage().data_ptr() for p in method.parameters()}
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        alive.append(tensor)  # memory that is given back would be counted as the same tensor
+        kept[tensor.untyped_storage().data_ptr()] = (
+            tensor  # alive: memory given back would be counted as the same tensor
+        )
         return tensor
 
-    alive: list[torch.Tensor] = []
     with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         _step(method, batch)
     trained = sum(p.numel() for p in method.parameters() if p.grad is not None)
     method.zero_grad(set_to_none=True)
-    size = sum(size for place, size in kept.items() if place not in weights)
+    size = sum(tensor.untyped_storage().nbytes() for place, tensor in kept.items() if place not in weights)
     return {"operations": counter.get_total_flops() / 2e9, "kept": size / 2**20, "trained": trained / 1e6}
 
 

@@ -10,10 +10,7 @@ STAGES = {"SimCSE": "stage 1", "JTCSE D": "student"}
 
 
 def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Every trained encoder of every seed that has both.
-
-    Args:
-        energy: rows of `attention.cls_energies`. scores: rows with one value for each encoder and seed.
+    """Every trained encoder of every seed that has both: rows of `attention.cls_energies`, and one score.
 
     Returns:
         source, backbone, reading, panel, stage, method, seed, energy (mean over the layers), score. In the panel "all
@@ -26,30 +23,28 @@ def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     both = both.rename(columns={"group": "reading", "value": "score"})
     both["stage"] = [STAGES.get(name) or STAGES.get(name.split(" ")[0], "stage 2") for name in both.method]
     parts = [both.assign(panel="all trained")]
-    for key, part in both.groupby(["stage", "source", "backbone", "reading"]):
+    for (stage, *_), part in both.groupby(["stage", "source", "backbone", "reading"]):
         if part.method.nunique() > 1:
-            parts.append(centred(part, ["energy", "score"]).assign(panel=key[0]))
+            parts.append(_centred(part).assign(panel=stage))
     order = ["source", "backbone", "reading", "panel", "stage", "method", "seed", "energy", "score"]
     return pd.concat(parts, ignore_index=True)[order]
 
 
-def centred(frame: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
-    """The frame with each seed's mean taken out of these columns."""
+def _centred(frame: pd.DataFrame) -> pd.DataFrame:
+    columns = ["energy", "score"]
     return frame.assign(**frame[columns] - frame.groupby("seed")[columns].transform("mean"))
 
 
-def seed_correlation(frame: pd.DataFrame, x: str, y: str) -> dict[str, float]:
-    """Spearman's correlation of two columns with each seed's mean taken out of both, so that seeds which are good
-    throughout do not count as agreement.
-
-    frame: seed and the columns; several rows per seed. Returns: correlation, and low and high of its 95 % interval, for
-    which whole seeds are drawn again with replacement (percentile method; NaN for one seed).
+def seed_correlation(frame: pd.DataFrame) -> dict[str, float]:
+    """Spearman's correlation of energy and score with each seed's mean taken out of both, so that seeds which are good
+    throughout do not count as agreement; and low and high of its 95 % interval, for which whole seeds are drawn again with
+    replacement (percentile method; NaN for one seed).
     """
-    by_seed = [rows[[x, y]] for _, rows in centred(frame, [x, y]).groupby("seed")]
+    by_seed = [rows[["energy", "score"]] for _, rows in _centred(frame).groupby("seed")]
 
     def correlation(which: np.ndarray) -> float:
         rows = pd.concat([by_seed[i] for i in which])
-        return rows[x].corr(rows[y], method="spearman")
+        return rows.energy.corr(rows.score, method="spearman")
 
     low = high = float("nan")
     if len(by_seed) > 1:
@@ -60,16 +55,14 @@ def seed_correlation(frame: pd.DataFrame, x: str, y: str) -> dict[str, float]:
 
 
 def correlations(rows: pd.DataFrame) -> pd.DataFrame:
-    """Over all trained encoders of each backbone and reading, and within each stage that has several encoders.
-
-    rows: what `beside_scores` gives. Returns: encoders (with their seeds), rank correlation as it is, and what
-    `seed_correlation` gives.
+    """Rank correlation in the rows of `beside_scores`: over all trained encoders of each backbone and reading, and within each
+    stage that has several encoders; their number (with seeds), as it is, and what `seed_correlation` gives.
     """
     found = {}
     for key, trained in rows[rows.panel == "all trained"].groupby(["source", "backbone", "reading"], sort=False):
         stages = {stage: part for stage, part in trained.groupby("stage") if part.method.nunique() > 1}
         for stage, part in ({"all trained": trained} | stages).items():
             raw = {"encoders": len(part), "as it is": part.energy.corr(part.score, method="spearman")}
-            found[(*key, stage)] = raw | seed_correlation(part, "energy", "score")
+            found[(*key, stage)] = raw | seed_correlation(part)
     table = pd.DataFrame(found).T.rename(columns={"correlation": "seeds' means taken out"})
     return table.rename_axis(["source", "backbone", "reading", "stage"]).astype({"encoders": int})

@@ -13,32 +13,25 @@ from openTSNE import TSNE
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 
+from lib.checks import check_choice
 from lib.data.labelled import LabelledTexts, load_labelled
 from lib.encoders import SentenceEncoder
 from lib.evaluation.clustering import cluster_scores, k_means
 from lib.evaluation.retrieval import top_k
 
-LAYOUTS = ("tsne", "umap")
-DIMENSIONS = 50  # principal components that a map is made from
 DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 
 
 def layout(vectors: np.ndarray, kind: str = "tsne") -> np.ndarray:
-    """A map [n, 2] of vectors [n, D], taken at length 1, by their first principal components.
+    """A map [n, 2] of vectors [n, D], taken at length 1, by their first 50 principal components.
 
-    Args:
-        kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine of the centred components).
-
-    Raises:
-        ValueError: unknown kind, or fewer than five vectors.
+    kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine of the centred components); ConfigError for
+    any other.
     """
-    if kind not in LAYOUTS:
-        raise ValueError(f"a map is made with {' or '.join(LAYOUTS)}, not {kind!r}.")
-    if len(vectors) < 5:
-        raise ValueError(f"a map of {len(vectors)} texts shows nothing: give at least five.")
+    check_choice("the kind of a map", kind, ("tsne", "umap"))
     x = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    x = PCA(min(DIMENSIONS, *x.shape), random_state=0).fit_transform(x)
+    x = PCA(min(50, *x.shape), random_state=0).fit_transform(x)
     if kind == "tsne":
         return np.asarray(TSNE(perplexity=min(30, (len(x) - 1) / 3), random_state=0, n_jobs=-1).fit(x))
     from umap import UMAP  # compiles for seconds, and most notebooks need none of it
@@ -77,16 +70,13 @@ def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: st
 
 
 def labelled_map(
-    data_dir: Path, name: str, kind: str = "tsne"
+    data_dir: Path, name: str, kind: str
 ) -> tuple[Callable[[SentenceEncoder], pd.DataFrame], Callable[[SentenceEncoder], pd.DataFrame]]:
-    """Two functions for `Plan.measure`: points and quality of the `cluster_map` of labelled texts, made once for each encoder.
+    """Two functions for `Plan.measure`, of the `cluster_map` of labelled texts (see `load_labelled`), made once for each
+    encoder: points and quality.
 
-    Args:
-        data_dir, name: see `load_labelled`. kind: see `layout`.
-
-    Returns:
-        One that gives metric (the kind), item, label, cluster, x, y of at most DRAWN of the texts, the same ones for every
-        encoder; one that gives v_measure (x 100) and trustworthiness (0 to 1) of the map of all.
+    points: metric (the kind), item, label, cluster, x, y of at most DRAWN of the texts, the same ones for every encoder.
+    quality: v_measure (x 100) and trustworthiness (0 to 1) of the map of all.
     """
     task = load_labelled(data_dir, name)
 
@@ -95,15 +85,15 @@ def labelled_map(
         return cluster_map({"": encoder.encode(list(task.texts))}, task, kind)
 
     def points(encoder: SentenceEncoder) -> pd.DataFrame:
-        drawn = np.random.default_rng(0).permutation(len(task))[:DRAWN]
-        frame = mapped(encoder).rename_axis("item").reset_index().assign(metric=kind)
-        frame = frame.loc[frame.item.isin(drawn), ["metric", "item", "label", "cluster", "x", "y"]]
-        return frame.round({"x": 2, "y": 2})
+        drawn = np.sort(np.random.default_rng(0).permutation(len(task))[:DRAWN])
+        frame = mapped(encoder).rename_axis("item").reset_index().assign(metric=kind).iloc[drawn]
+        return frame[["metric", "item", "label", "cluster", "x", "y"]].round({"x": 2, "y": 2})
 
     def quality(encoder: SentenceEncoder) -> pd.DataFrame:
-        values = mapped(encoder).iloc[0][["v_measure", "trust"]].tolist()
-        frame = pd.DataFrame({"metric": ["v_measure", "trustworthiness"], "value": values})
-        return frame.assign(task=task.name, protocol=f"{kind} map")
+        first, about = mapped(encoder).iloc[0], {"task": task.name, "protocol": f"{kind} map"}
+        return pd.DataFrame(
+            {"metric": ["v_measure", "trustworthiness"], "value": [first.v_measure, first.trust]} | about
+        )
 
     return points, quality
 

@@ -33,20 +33,19 @@ def table(paper: str, name: str) -> pd.DataFrame:
     Raises:
         KeyError: no such table.
     """
-    printed = {one["id"]: one for one in load(paper)["tables"]}[name]
-    rows = []
+    printed, lines = {one["id"]: one for one in load(paper)["tables"]}[name], []
     for row in printed["rows"]:
-        setting = row.get("setting", row.get("backbone", ""))
+        about = {"paper": paper, "table": name, "method": row["method"]}
+        about["setting"] = row.get("setting", row.get("backbone", ""))
         for column, cell in zip(printed["columns"], row["values"], strict=True):
             value, std = (cell["mean"], cell["std"]) if isinstance(cell, dict) else (cell, np.nan)
-            rows.append((paper, name, row["method"], setting, column, value, std))
-    return pd.DataFrame(rows, columns=["paper", "table", "method", "setting", "column", "value", "std"])
+            lines.append(about | {"column": column, "value": value, "std": std})
+    return pd.DataFrame(lines)
 
 
 def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
-    """One published table as printed: a row per method (and setting), a column per column of the paper.
-
-    With `spread` the cells are text, "mean ± deviation" where the paper prints a deviation.
+    """One published table as printed: a row per method (and setting), a column per column of the paper. With `spread` the
+    cells are text, "mean ± deviation" where the paper prints a deviation.
     """
     frame = table(paper, name)
     if spread:
@@ -78,5 +77,4 @@ def appendix(paper: str) -> Markdown:
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])

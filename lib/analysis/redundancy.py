@@ -1,33 +1,26 @@
-"""What 3R calls redundant, in an encoder as it is: dimensions that hardly differ, and the vector of a pool."""
+"""What 3R looks at in an encoder as it is: dimensions that hardly differ, the vector of a pool, and tokens that are alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 
 from lib.data import STSTask
 from lib.encoders import SentenceEncoder
+from lib.encoders.sentence_encoder import in_mode, pad
 from lib.evaluation import evaluate_sts
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 
 def dimension_statistics(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    pool: Sequence[str],
-    *,
-    threshold: float,
-    dev: STSTask | None = None,
+    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float, dev: STSTask | None = None
 ) -> dict[str, float]:
-    """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them.
-
-    Args:
-        pool: sentences whose mean vector is hbar.
-        threshold: c.
-        dev: pairs whose score is given, too, with and without the subtraction.
+    """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them;
+    pool: sentences whose mean vector is hbar; threshold: c; dev: pairs to score with and without the subtraction.
 
     Returns:
         `σ, smallest`, `σ, median` and `σ, largest` deviation; `redundant, %`, dimensions with a deviation below c;
@@ -37,7 +30,7 @@ def dimension_statistics(
         `dev, as it is`, `dev, c = 0.1`, the same for `threshold`, and `dev, everywhere`: in all dimensions.
     """
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
-    sigma, mean = deviations(h), h.mean(0)
+    sigma, mean, every = deviations(h), h.mean(0), h.new_ones(len(h))
     mask = redundant_dimensions(sigma, threshold)
     there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
     found = {
@@ -47,9 +40,9 @@ def dimension_statistics(
         "redundant, %": 100 * mask.mean().item(),
         "cos(hbar, mean)": F.cosine_similarity(hbar, mean, dim=0).item(),
         "where redundant": there,
-        "cosine of texts": _mean_cosine(h),
-        "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask)),
-        "after centring": _mean_cosine(reduce_redundancy(h, mean, mask)),
+        "cosine of texts": _mean_cosine(h, every).item(),
+        "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask), every).item(),
+        "after centring": _mean_cosine(reduce_redundancy(h, mean, mask), every).item(),
     }
     if dev is not None:
         found["dev, as it is"] = evaluate_sts(encoder.encode, [dev]).value[0]  # all
@@ -71,7 +64,36 @@ def subtracting(
     return lambda some: encoder.encode(some) - taken
 
 
-def _mean_cosine(h: torch.Tensor) -> float:
-    """Over all pairs of different rows of h [N, D]."""
-    unit, n = F.normalize(h, dim=-1), len(h)
-    return ((unit.sum(0).square().sum() - n) / (n * (n - 1))).item()
+@torch.no_grad()
+def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64) -> pd.DataFrame:
+    """How alike the tokens of a text are, layer by layer (over-smoothing; SSCL, arXiv 2305.06154): layer (0: the embeddings),
+    metric, value: the mean cosine of two different tokens, special ones too, over the texts, in evaluation mode.
+    """
+    sums = 0.0
+    with in_mode(encoder, training=False):
+        for start in range(0, len(texts), batch_size):
+            ids = encoder.tokenize(list(texts[start : start + batch_size]))
+            input_ids, mask = pad(ids, encoder.tokenizer.pad_token_id, device=encoder.device)
+            hidden = encoder.run_backbone(input_ids, mask, output_hidden_states=True).hidden_states
+            sums = sums + torch.stack([_mean_cosine(layer.float(), mask).sum() for layer in hidden]).cpu()
+    return pd.DataFrame({"layer": range(len(sums)), "metric": "token cosine", "value": (sums / len(texts)).tolist()})
+
+
+@torch.no_grad()
+def token_similarity(encoder: SentenceEncoder, sentence: str) -> tuple[pd.DataFrame, list[str]]:
+    """Cosine of every two token vectors of the last layer, in evaluation mode (3R, Figures 1 and 3): row, column
+    (positions), value; and the word pieces, special tokens included.
+    """
+    input_ids, mask = pad(encoder.tokenize([sentence]), encoder.tokenizer.pad_token_id, device=encoder.device)
+    with in_mode(encoder, training=False):
+        hidden = encoder.run_backbone(input_ids, mask).last_hidden_state[0]
+    unit = F.normalize(hidden.float(), dim=-1)
+    cosines = pd.DataFrame((unit @ unit.T).cpu().numpy())
+    frame = cosines.rename_axis("row").reset_index().melt("row", var_name="column", value_name="value")
+    return frame, encoder.tokenizer.convert_ids_to_tokens(input_ids[0].tolist())
+
+
+def _mean_cosine(h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Over all pairs of different rows: h [..., N, D], mask [..., N] of the rows that count -> [...]."""
+    unit, n = F.normalize(h, dim=-1) * mask.unsqueeze(-1), mask.sum(-1)
+    return (unit.sum(-2).square().sum(-1) - n) / (n * (n - 1))

@@ -10,21 +10,8 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lib.figures.style import (
-    OUTSIDE,
-    SCORE,
-    Panel,
-    colour,
-    draw_floors,
-    drawing,
-    grid,
-    is_first,
-    looks,
-    names,
-    prepared,
-    stacked,
-    widen,
-)
+from lib.figures import style
+from lib.figures.style import drawing
 
 TITLES = {
     "alignment": "Alignment (lower is better)",
@@ -32,7 +19,6 @@ TITLES = {
     "loss": "Training loss",
     "dev": "Dev score, Spearman x 100",
 }
-SCORES = ("dev", "spearman")  # metrics in points
 
 
 @drawing
@@ -42,7 +28,7 @@ def points(
     x: str = "method",
     floors: pd.DataFrame | None = None,
     xlabel: str = "",
-    ylabel: str = SCORE,
+    ylabel: str = style.SCORE,
     log: bool = False,
     joined: bool = False,
 ) -> Figure:
@@ -54,60 +40,50 @@ def points(
             is itself a mean (a paper's).
         x: the column of names ("method", "settings") or of numbers ("sentences"); log: these on a logarithmic axis.
         floors: name, backbone, value; scores to beat, dashed.
-        xlabel, ylabel: what numbers and values are.
         joined: a line through the means; not where sizes differ in more than the size.
     """
     if pd.api.types.is_numeric_dtype(frame[x]):
         fig, panels = _over_numbers(frame, x, log, joined)
-        fig.supxlabel(xlabel or x, fontsize=10)
-        fig.supylabel(ylabel, fontsize=10)
-        axis = "y"
+        xlabel, axis = xlabel or x, "y"
     else:
-        fig, panels = _over_names(frame, x)
-        fig.supxlabel(f"{ylabel}; a dot is a seed, a stroke the mean", fontsize=10)
-        axis = "x"
+        fig, panels = _blocks(frame, x)
+        xlabel, axis = f"{ylabel}; a dot is a seed, a stroke the mean", "x"
+        for ax, *_, part in panels:
+            ax.scatter(part.value, part.y, c=part.shade, s=16, alpha=0.7, lw=0)
+            means = part.groupby(["y", "shade"]).value.mean().reset_index()
+            ax.vlines(means.value, means.y - 0.38, means.y + 0.38, means["shade"], lw=2)
+    fig.supxlabel(xlabel, fontsize=10)
+    if axis == "y":
+        fig.supylabel(ylabel, fontsize=10)
     for ax, _, place, part in panels:
-        ax.set_title(stacked(place, draw_floors(ax, floors, part, axis)))
-        widen(ax, 5, axis)
+        ax.set_title(style.stacked(place, style.draw_floors(ax, floors, part, axis)))
+        style.widen(ax, 5, axis)
     return fig
 
 
-def _over_numbers(frame: pd.DataFrame, x: str, log: bool, joined: bool) -> tuple[Figure, list[Panel]]:
+def _over_numbers(frame: pd.DataFrame, x: str, log: bool, joined: bool) -> tuple[Figure, list[style.Panel]]:
     """`points` over numbers: a symbol for each mean, with its seeds in small."""
     frame = frame.dropna(subset=x).astype({x: float})
-    frame["name"] = names(frame, but=x) if "method" in frame else frame.encoder
-    fig, panels = grid(frame, "", "place", 3.3, 3.3, right=0.9 + 0.08 * frame.name.str.len().max())
-    about = {"x": "at", "y": "value", "hue": "name", "style": "name"}
-    look, apart = looks(frame.name), 0.015 * (frame[x].max() - frame[x].min())
-    lines = looks(frame.name, dashed=True) if joined else look | {"dashes": False, "ls": ""}
+    frame["name"] = style.names(frame, but=x) if "method" in frame else frame.encoder
+    fig, panels = style.grid(frame, "", "place", 3.3, 3.3, right=0.9 + 0.08 * frame.name.str.len().max())
+    about, look = {"x": "at", "y": "value", "hue": "name", "style": "name"}, style.looks(frame.name)
+    lines = style.looks(frame.name, dashed=True) if joined else look | {"dashes": False, "ls": ""}
     for ax, *_, part in panels:
         own = pd.Series(pd.factorize(part.name)[0], part.index)
         shift = own - own.max() / 2  # side by side, where several methods have the same number
-        part = part.assign(at=part[x] * 1.06**shift if log else part[x] + apart * shift)
+        step = 0.015 * (frame[x].max() - frame[x].min())
+        part = part.assign(at=part[x] * 1.06**shift if log else part[x] + step * shift)
         sns.scatterplot(part, **about, **look, s=9, alpha=0.5, lw=0, legend=False, ax=ax)
         sns.lineplot(part, **about, **lines, errorbar=None, ms=6, mew=0, legend=ax is fig.axes[-1], ax=ax)
-        if "std" in part:
-            for name, values in part.dropna(subset="std").groupby("name"):
-                ax.errorbar(
-                    values["at"], values.value, values["std"], fmt="none", ecolor=look["palette"][name], capsize=2
-                )
+        for name, rows in part.dropna(subset="std").groupby("name") if "std" in part else ():
+            ax.errorbar(rows["at"], rows.value, rows["std"], fmt="none", ecolor=look["palette"][name], capsize=2)
         ax.set(xscale="log" if log else "linear", xlabel="", ylabel="")
         if len(ticks := sorted(part[x].unique())) < 8:
             ax.set_xticks(ticks, [f"{tick:,.7g}" for tick in ticks])
             ax.minorticks_off()
         if len(ticks) == 1:  # otherwise the methods, side by side, would look like different numbers
             ax.set_xlim(ticks[0] / 2, ticks[0] * 2)
-    sns.move_legend(ax, **OUTSIDE, title=f"mean{' ± std' if 'std' in frame else ''}; small: seeds")
-    return fig, panels
-
-
-def _over_names(frame: pd.DataFrame, x: str) -> tuple[Figure, list[Panel]]:
-    """`points` over names: a line for each, with a stroke for its mean."""
-    fig, panels = _blocks(frame, x)
-    for ax, *_, part in panels:
-        ax.scatter(part.value, part.y, c=part.shade, s=16, alpha=0.7, lw=0)
-        means = part.groupby(["y", "shade"]).value.mean().reset_index()
-        ax.vlines(means.value, means.y - 0.38, means.y + 0.38, means["shade"], lw=2)
+    sns.move_legend(ax, **style.OUTSIDE, title=f"mean{' ± std' if 'std' in frame else ''}; small: seeds")
     return fig, panels
 
 
@@ -122,14 +98,13 @@ def intervals(
     """Gains with their intervals, a row for each name, a panel for each backbone.
 
     Args:
-        frame: by, gain, low, high (NaN: no interval), as `compare(...).reset_index()` gives them; perhaps backbone, group
-            (bold headings above names). Rows without a gain are left out.
-        by: the column of the names.
+        frame: the names (column `by`), gain, low, high (NaN: no interval), as `compare(...).reset_index()` gives them;
+            perhaps backbone, group (bold headings above names). Rows without a gain are left out.
         seeds: a row for each seed, with the same columns but low and high: dots.
     """
     frame = frame.dropna(subset="gain").assign(is_seed=False)
     if seeds is not None:
-        frame = pd.concat([frame, prepared(seeds).assign(is_seed=True)])
+        frame = pd.concat([frame, style.prepared(seeds).assign(is_seed=True)])
     fig, panels = _blocks(frame, by)
     for ax, _, place, part in panels:
         dots, means = part[part.is_seed], part[~part.is_seed]
@@ -142,23 +117,21 @@ def intervals(
     return fig
 
 
-def _blocks(frame: pd.DataFrame, by: str) -> tuple[Figure, list[Panel]]:
+def _blocks(frame: pd.DataFrame, by: str) -> tuple[Figure, list[style.Panel]]:
     """Panels as `grid` gives them, one for each backbone, with a line for each name, under headings if there is a column
     group. The rows have the height of their line, y, and their colour, shade."""
-    frame = frame.assign(name=names(frame, "group") if by == "method" else frame[by].astype(str))
+    frame = frame.assign(name=style.names(frame, "group") if by == "method" else frame[by].astype(str))
     frame["block"] = frame["group"].astype(str) if "group" in frame else ""
     lines = []  # block and name; without a name a heading
     for block, part in frame.groupby("block", sort=False):
         lines += [(block, "")] * bool(block) + [(block, name) for name in part.name.unique()]
     frame["y"] = [lines.index(line) for line in zip(frame.block, frame.name, strict=True)]
-    whose = frame.method if "method" in frame else frame.name
-    frame["shade"] = [colour(name, "") or colour(str(method)) for name, method in zip(frame.name, whose, strict=True)]
-    fig, panels = grid(frame, "", "place", 3.3, 1.1 + 0.22 * len(lines), right=2)
+    both = zip(frame.name, frame.method if "method" in frame else frame.name, strict=True)
+    frame["shade"] = [style.colour(name, "") or style.colour(str(method)) for name, method in both]
+    fig, panels = style.grid(frame, "", "place", 3.3, 1.1 + 0.22 * len(lines), right=2)
     for ax, *_ in panels:
         ax.set_ylim(len(lines) - 0.4, -0.6)
-        ax.set_yticks(
-            range(len(lines)), [name or block for block, name in lines] if is_first(ax) else [""] * len(lines)
-        )
+        ax.set_yticks(range(len(lines)), [(name or block) * style.is_first(ax) for block, name in lines])
         for y in (y for y, (_, name) in enumerate(lines) if not name):
             ax.get_yticklabels()[y].set_weight("bold")
             ax.axhline(y - 0.5, color="0.85", lw=0.8)
@@ -194,10 +167,10 @@ def curves(
     frame = frame.dropna(subset=["value", x]).astype({x: float, "value": float})
     titles = titles or {one: TITLES.get(one, one) for one in frame.panel.unique()}
     frame = frame[frame.panel.isin(titles)]
-    rows, look, earlier = list(frame.groupby("place", sort=False)), looks(frame.name, dashed=True), []
+    rows, looks, earlier = list(frame.groupby("place", sort=False)), style.looks(frame.name, dashed=True), []
+    looks |= {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "lw": 0}, "ms": 4, "mew": 0}
     width, right = {1: 4.6, 2: 3.7, 3: 3.1}.get(len(titles), 2.7), 1.3 + 0.08 * frame.name.str.len().max()
-    size = (width * len(titles) + right, 2.7 * len(rows) + 0.3)
-    shared = False if panel == "metric" else "row"
+    size, shared = (width * len(titles) + right, 2.7 * len(rows) + 0.3), False if panel == "metric" else "row"
     fig, axes = plt.subplots(len(rows), len(titles), figsize=size, squeeze=False, sharey=shared)
     for line, (place, part) in zip(axes, rows, strict=True):
         for ax, (one, title) in zip(line, titles.items(), strict=True):
@@ -205,20 +178,19 @@ def curves(
             if one in log:  # seaborn takes means on the scale of the axis
                 ax.set_yscale("log")
                 ax.axhline(1, color="0.3", lw=1, zorder=1)
-            style = look if inside[x].nunique() < 25 else look | {"markers": False}  # many would hide the line
-            style = style | {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "lw": 0}, "ms": 4, "mew": 0}
-            sns.lineplot(inside, x=x, y="value", hue="name", style="name", **style, legend=ax is line[-1], ax=ax)
+            look = looks if inside[x].nunique() < 25 else looks | {"markers": False}  # many would hide the line
+            sns.lineplot(inside, x=x, y="value", hue="name", style="name", **look, legend=ax is line[-1], ax=ax)
             if one not in log:
-                widen(ax, 5 if one in SCORES else 0.02)
-            dashed = draw_floors(ax, floors, inside) if ax is line[0] else ""
-            ax.set_title(stacked(title if ax in axes[0] else "", dashed))
+                style.widen(ax, 5 if one in ("dev", "spearman") else 0.02)  # these are in points
+            dashed = style.draw_floors(ax, floors, inside) if ax is line[0] else ""
+            ax.set_title(style.stacked(title if ax in axes[0] else "", dashed))
             ax.set(xlabel=(xlabel or x) if ax in axes[-1] else "", ylabel="")
             ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        line[0].set_ylabel(stacked(place, ylabel))
+        line[0].set_ylabel(style.stacked(place, ylabel))
         handles, every = line[-1].get_legend_handles_labels()
         marks = {name: mark for name, mark in zip(every, handles, strict=True) if name in set(part.name)}
         seeds = part.groupby(["panel", "name"]).seed.nunique().groupby("name").max()
         legend = [f"{name}, {seeds[name]} seeds" if seeds[name] > 1 else name for name in marks]
-        line[-1].legend(marks.values(), legend, **OUTSIDE).set_visible(legend != earlier)
+        line[-1].legend(marks.values(), legend, **style.OUTSIDE).set_visible(legend != earlier)
         earlier = legend  # rows with the same lines have one
     return fig

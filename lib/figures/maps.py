@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
 
-from lib.figures.style import OUTSIDE, colour, drawing, grid, is_first, looks, stacked
+from lib.figures import style
+from lib.figures.style import drawing
 
 
 @drawing
@@ -32,10 +33,10 @@ def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
         keys = ["place", "encoder", "step", "seed"]
         frame = frame.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
     frame = frame.dropna(subset=wanted).sort_values("step", kind="stable")
-    is_path, look = frame.step.nunique() > 1, looks(frame.encoder)
+    is_path, look = frame.step.nunique() > 1, style.looks(frame.encoder)
     most = frame.groupby("place").encoder.nunique().max()
     width, height = 3.6 + 0.07 * frame.encoder.str.len().max(), max(3.6, 1.3 + 0.19 * most)
-    fig, panels = grid(frame, "", "place", width, height)
+    fig, panels = style.grid(frame, "", "place", width, height)
     for ax, _, place, part in panels:
         steps = part.groupby(["encoder", "step"], sort=False)[wanted].mean().reset_index()
         last = part.groupby(["encoder", "seed"]).tail(1)
@@ -49,26 +50,25 @@ def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
             first = steps.groupby("encoder").head(1)
             ax.plot(first.uniformity, first.alignment, "o", ms=9, mfc="none", mec="k", mew=0.8)
         ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
-        ax.set_title(stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
+        ax.set_title(style.stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
         ax.margins(0.08)
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        ends["shade"] = ends.index.map(look["palette"])
-        texts = [f"{name}, {mean:.1f}" for name, mean in ends[score].items()] if score else ends.index
-        _name_beside(ax, ends.set_axis(texts), apart=13 / 72 / (height - 1.1))
+        _name_beside(ax, ends, look["palette"], score, apart=13 / 72 / (height - 1.1))
     return fig
 
 
-def _name_beside(ax: Axes, ends: pd.DataFrame, *, apart: float) -> None:
+def _name_beside(ax: Axes, ends: pd.DataFrame, shades: Mapping[str, str], score: str, apart: float) -> None:
     """The names in a column right of the axes, each with a line to its point, at least `apart` of the axes' height from each
     other; call after the limits are set."""
     ends = ends.sort_values("alignment")
     steps, (low, high) = apart * np.arange(len(ends)), ax.get_ylim()
     heights = np.maximum.accumulate((ends.alignment - low) / (high - low) - steps)
     heights = np.clip(heights, 0, max(0, 1 - steps[-1])) + steps
+    look = {"textcoords": "axes fraction", "va": "center", "fontsize": 9, "annotation_clip": False}
     for (name, point), height in zip(ends.iterrows(), heights, strict=True):
-        arrow = {"arrowstyle": "-", "lw": 0.7, "color": point["shade"], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
-        text = {"xytext": (1.04, height), "textcoords": "axes fraction", "va": "center", "fontsize": 9}
-        ax.annotate(name, (point.uniformity, point.alignment), **text, arrowprops=arrow, annotation_clip=False)
+        arrow = {"arrowstyle": "-", "lw": 0.7, "color": shades[name], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
+        text = f"{name}, {point[score]:.1f}" if score else name
+        ax.annotate(text, (point.uniformity, point.alignment), (1.04, height), **look, arrowprops=arrow)
 
 
 def cells(matrices: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -86,7 +86,6 @@ def heatmaps(
 
     Args:
         frame: encoder or method, row, column (positions from 0), value; perhaps layer, backbone.
-        labels: the tokens or sentences.
         annotate: write the values into the panels, with colours from 0 to 1, in place of a scale beside them, which `label`
             names. That has what lies off the diagonal, but for the largest hundredth.
     """
@@ -97,17 +96,18 @@ def heatmaps(
     low, high = (0, 1) if annotate else (apart.min(), apart.quantile(0.99))
     texts = [f"{number} {text}" for number, text in enumerate(labels, start=1)]
     texts = ["\n".join(textwrap.wrap(text, 46, max_lines=2, placeholder=" …")) for text in texts]
-    wide, high_each = (0.5, 0.38) if annotate else (0.09, 0.16) if is_deep else (0.2, 0.17)
-    width, height = max(wide * n, 0.75) + 0.35, max(high_each * n, 0.7) + 0.5
-    right = 0.5 + 0.075 * max(len(line) for text in texts for line in text.split("\n")) + (0 if annotate else 0.7)
-    fig, panels = grid(frame, "place", "encoder", width, height, right=right)
+    wide, tall = (0.5, 0.38) if annotate else (0.09, 0.16) if is_deep else (0.2, 0.17)
+    right = (0.5 if annotate else 1.2) + 0.075 * max(len(line) for text in texts for line in text.split("\n"))
+    width, height = max(wide * n, 0.75) + 0.35, max(tall * n, 0.7) + 0.5
+    fig, panels = style.grid(frame, "place", "encoder", width, height, right=right)
     look = {"annot": annotate, "fmt": ".2f", "annot_kws": {"size": 9}, "cmap": "viridis", "vmin": low, "vmax": high}
     for ax, line, panel, part in panels:
-        matrix, every = part.pivot(index="row", columns="column", values="value"), max(1, n // 4) if is_deep else 1
+        first, every = style.is_first(ax), max(1, n // 4) if is_deep else 1
+        matrix = part.pivot(index="row", columns="column", values="value")
         sns.heatmap(matrix, **look, cbar=False, xticklabels=False, yticklabels=False, ax=ax)
-        ax.set(xlabel="", ylabel=line.strip() if is_first(ax) else "", title=f"layer {panel}" if is_deep else panel)
+        ax.set(xlabel="", ylabel=line.strip() * first, title=f"layer {panel}" if is_deep else panel)
         ax.set_xticks(np.arange(0, n, every) + 0.5, range(1, n + 1, every), rotation=0)
-        ax.set_yticks(np.arange(n) + 0.5, texts if is_first(ax) else [""] * n, rotation=0)
+        ax.set_yticks(np.arange(n) + 0.5, [text * first for text in texts], rotation=0)
     fig.supxlabel(xlabel, fontsize=10)
     if not annotate:
         extend = "max" if frame.value.max() > high else "neither"
@@ -136,25 +136,23 @@ def scatter(
         hue: column of what has a colour alone, such as "method".
         panel: column of what has a panel, in place of encoders, whose panels have the same axes.
     """
-    kind = group or hue or "encoder"
-    frame["kind"], is_shared = frame[kind].astype(str), panel == "encoder"
-    look, has_legend = looks(frame.kind), kind != "encoder" or panel != "encoder"
-    right = 0.6 + 0.08 * frame.kind.str.len().max() if has_legend else 0.4
-    fig, panels = grid(frame, "place", panel, 3.0, 3.0, right=right, sharex=is_shared, sharey=is_shared)
+    kind, is_shared = group or hue or "encoder", panel == "encoder"
+    frame["kind"], has_legend = frame[kind].astype(str), kind != "encoder" or not is_shared
+    look, right = style.looks(frame.kind), 0.6 + 0.08 * frame.kind.str.len().max() if has_legend else 0.4
+    fig, panels = style.grid(frame, "place", panel, 3.0, 3.0, right=right, sharex=is_shared, sharey=is_shared)
     about = {"x": x, "y": y, "hue": "kind", "style": "kind", "s": 30, "lw": 0, "alpha": 0.7}
     for ax, place, name, part in panels:
         sns.scatterplot(part, **about, **look, legend=has_legend and ax is fig.axes[-1], ax=ax)
+        below = "" if group else f"rank correlation: {part[x].corr(part[y], method='spearman'):.2f}"
         if group:
             means = part.groupby("kind", sort=False)[[x, y]].mean()
             ax.plot(means[x], means[y], "ks-", ms=7, mec="w", label="mean of each group")
-            ax.set_title(name)
-        else:
-            ax.set_title(f"{name}\nrank correlation: {part[x].corr(part[y], method='spearman'):.2f}")
-        ax.set(xlabel="", ylabel=stacked(place, ylabel or y) if is_first(ax) else "")
+        ax.set(xlabel="", ylabel=style.stacked(place, ylabel or y) if style.is_first(ax) else "")
+        ax.set_title(style.stacked(name, below))
         ax.locator_params(nbins=4)
     fig.supxlabel(xlabel or x, fontsize=10)
     if has_legend:
-        ax.legend(**OUTSIDE)
+        ax.legend(**style.OUTSIDE)
     return fig
 
 
@@ -167,15 +165,15 @@ def joint(
 
     frame: x, y, row, panel (or encoder or method).
     """
-    fig, panels = grid(frame, row, panel, 1.7, 1.7, right=0.4, sharex="row", sharey="row")
+    fig, panels = style.grid(frame, row, panel, 1.7, 1.7, right=0.4, sharex="row", sharey="row")
     for ax, line, name, part in panels:
         values = frame.loc[frame[row] == line, [x, y]].to_numpy()
         edges = np.linspace(values.min(), values.max(), 21)
         ax.hist2d(part[x], part[y], bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
         ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
         above = name if ax.get_subplotspec().is_first_row() else ""
-        ax.set_title(stacked(above, f"ρ {part[x].corr(part[y]):.2f}"))
-        ax.set_ylabel(f"{row} {line}" if is_first(ax) else "")
+        ax.set_title(style.stacked(above, f"ρ {part[x].corr(part[y]):.2f}"))
+        ax.set_ylabel(f"{row} {line}" if style.is_first(ax) else "")
         ax.locator_params(nbins=3)
         ax.grid(False)
     fig.supxlabel(xlabel or x, fontsize=10)
@@ -189,13 +187,13 @@ def densities(frame: pd.DataFrame, *, x: str = "cosine") -> Figure:
 
     frame: encoder or method, group, x; perhaps backbone.
     """
-    fig, panels = grid(frame, "place", "encoder", 3.6, 3.0, sharex=True, sharey=True)
+    fig, panels = style.grid(frame, "place", "encoder", 3.6, 3.0, sharex=True, sharey=True)
     for ax, place, name, part in panels:
         sns.violinplot(
             part, x=x, y="group", hue="group", palette="viridis", dodge=False, cut=0, inner="quart", density_norm="width",
             width=0.9, linewidth=0.8, legend=False, inner_kws={"marker": ""}, ax=ax,
         )  # fmt: skip
-        ax.set(title=name, xlabel="cosine similarity", ylabel=stacked(place, "gold score"))
+        ax.set(title=name, xlabel="cosine similarity", ylabel=style.stacked(place, "gold score"))
     return fig
 
 
@@ -224,12 +222,12 @@ def text_map(frame: pd.DataFrame) -> Figure:
             parts.append(part.assign(line="K-Means (X: mean place)", shade=[match.get(c, "0.6") for c in part.cluster]))
     columns = 1 + (len(labels) > 12)
     right = (0.5 + 0.08 * max(len(str(one)) for one in labels)) * columns
-    fig, panels = grid(pd.concat(parts), "line", "encoder", 2.4, 2.4, right=right)
+    fig, panels = style.grid(pd.concat(parts), "line", "encoder", 2.4, 2.4, right=right)
     for ax, line, name, part in panels:
         ax.scatter(part.x, part.y, c=part.shade, s=6 if len(part) < 5000 else 1, linewidths=0)
         for _, points in part.groupby("cluster") if line != "labels" else ():
             ax.plot(points.x.mean(), points.y.mean(), "X", ms=7, color=points.shade.iloc[0], mec="k", mew=0.7)
-        ax.set(xticks=[], yticks=[], title=name if line == "labels" else "", ylabel=line if is_first(ax) else "")
+        ax.set(xticks=[], yticks=[], title=name if line == "labels" else "", ylabel=line if style.is_first(ax) else "")
     dots = [plt.Line2D([], [], ls="", marker="o", ms=5, mew=0, color=shades[one]) for one in labels]
     fig.legend(dots, labels, loc="outside right center", ncols=columns)
     return fig
@@ -237,11 +235,11 @@ def text_map(frame: pd.DataFrame) -> Figure:
 
 def _nearest(frame: pd.DataFrame) -> Figure:
     """`text_map` with ranks."""
-    fig, panels = grid(frame, "", "encoder", 4.2, 3.9)
+    fig, panels = style.grid(frame, "", "encoder", 4.2, 3.9)
     for ax, _, name, part in panels:
         near = part.dropna(subset="rank").sort_values("rank")
         ax.plot(part.x, part.y, ls="", marker="o", ms=2.4, mew=0, color="0.75")
-        ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=colour("SimCSE"))
+        ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=style.colour("SimCSE"))
         texts = []
         for rank, text, *at in near[["rank", "text", "x", "y"]].itertuples(index=False):
             ax.annotate(f"{rank:.0f}", at, (4, 3), textcoords="offset points", fontsize=9)

@@ -44,7 +44,7 @@ def colour(method: str, other: str = "0.45") -> str:
     that are no method."""
     method = method.split("\n")[0]  # what stands below is no part of the name
     name = method.split(",")[0].split(" (")[0]
-    return METHODS.get(method) or METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
+    return METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 
 def looks(names: Iterable[str], *, dashed: bool = False) -> dict[str, Any]:
@@ -119,10 +119,8 @@ def drawing(draw: Callable[..., Figure]) -> Callable[..., Figure]:
 def grid(
     frame: pd.DataFrame, row: str, panel: str, width: float, height: float, *, right: float = 0, **shared: object
 ) -> tuple[Figure, list[Panel]]:
-    """Panels of that size in inches: a row for each value of one column (if any), a panel for each of another.
-
-    right: inches for what stands right of them. Returns: the figure and its panels.
-    """
+    """Panels of that size in inches: a row for each value of one column (if any), a panel for each of another; `right` inches
+    for what stands right of them."""
     lines = list(frame.groupby(row or (lambda _: ""), sort=False))
     most = max(part[panel].nunique() for _, part in lines)
     size = (width * most + right, height * len(lines))
@@ -164,25 +162,17 @@ def draw_floors(ax: Axes, floors: pd.DataFrame | None, rows: pd.DataFrame, axis:
     return stacked(*(f"dashed: {floor.name}, {floor.value:.2f}" for floor in floors.itertuples()))
 
 
-def description(data: pd.DataFrame) -> str:
-    """Where the numbers come from: the profiles in the column `source`, else that of this run."""
-    sources = data.source.unique() if "source" in data else [session.profile]
-    sources = [name.removeprefix("this run, ") for name in sources]
-    return "; ".join(dict.fromkeys(f"profile {name}" if name in paths.PROFILES else name for name in sources))
-
-
 def save_figure(fig: Figure, name: str, data: pd.DataFrame, *, note: str = "") -> Path:
-    """Write <name>.png, <name>.svg and <name>.csv (the plotted numbers) to the profile's folder of figures (that of
-    `lib.setup`), return the first; the same run gives the same bytes.
+    """Write <name>.png, <name>.svg and <name>.csv to the profile's folder of figures (that of `lib.setup`), return the
+    first; the same run gives the same bytes.
 
-    Args:
-        data: the plotted numbers; written without conditions that are the same in all rows, with six significant digits.
-        note: protocol, split, seeds; stands with the source under the picture and in the description of the files.
-
-    Raises:
-        DataError: the folder cannot be written.
+    data: the plotted numbers; written without conditions that are the same in all rows, with six significant digits. note:
+    protocol, split, seeds; stands behind the source of the numbers, under the picture and in the description of the files.
+    Raises DataError where the folder cannot be written.
     """
-    folder, text = paths.figures(session.profile), "; ".join(filter(None, [description(data), note]))
+    sources = data.source.str.removeprefix("this run, ") if "source" in data else [session.profile]
+    parts = [f"profile {name}" if name in paths.PROFILES else name for name in dict.fromkeys(sources)]
+    folder, text = paths.figures(session.profile), "; ".join([*parts, *[note] * bool(note)])
     below = {"va": "top", "fontsize": 9, "color": "0.4", "parse_math": False}
     fig.text(0, -0.015, textwrap.fill(text, int(13 * fig.get_figwidth())), **below)
     for kind, fields in {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}.items():

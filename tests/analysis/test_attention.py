@@ -14,6 +14,8 @@ from lib.encoders.ensemble import EncoderSum
 from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 
+HOW = {"layers": (0, 1), "slicing": "layer_parity"}
+
 
 @pytest.fixture
 def encoder(tiny_bert):
@@ -26,43 +28,41 @@ def test_maps_sum_to_one_over_the_tokens_and_are_zero_at_the_padding(encoder):
     torch.testing.assert_close(maps.sum(-1), mask[None, :, None].expand(2, 2, 2, 8).float())
 
 
-def test_information_of_a_pair_is_minus_the_loss_of_this_pair(encoder):
+def test_information_of_a_pair_is_minus_the_loss_and_its_cosine_that_of_the_vectors(encoder):
     text = "the dog runs in the park"
-    information = attention.pair_information(encoder, [text], [text], layers=(0, 1), seed=3)
-    torch.manual_seed(3)
+    found = attention.pair_information(encoder, [text], [text], **HOW)
+    torch.manual_seed(0)
     maps, _ = attention.attention_of(encoder.train(), [text, text], (0, 1))
     options = {"valid": torch.ones(1, 8, 8, dtype=torch.bool), "valid_fraction_factor": False}
     expected = -attention_mutual_information(maps[:, :1], maps[:, 1:], **options)
-    assert information == pytest.approx([expected.item()], rel=1e-5)
+    assert found["x"] == pytest.approx([expected.item()], rel=1e-5)
+    torch.manual_seed(0)
+    ids = torch.tensor(encoder.tokenize([text, text]))
+    with torch.no_grad():
+        z = encoder(ids, torch.ones_like(ids))
+    assert found["y"] == pytest.approx([torch.cosine_similarity(*z, dim=0).item()], rel=1e-5)
 
 
 @pytest.mark.parametrize("padded_queries", [True, False])
 def test_the_batch_factor_is_the_squared_share_of_entries_that_both_passes_kept(encoder, padded_queries):
-    texts, how = ["the dog runs in the park", "snow"], {"layers": (0, 1), "max_length": 6, "samples": 2}
+    texts, how = ["the dog runs in the park", "snow"], HOW | {"max_length": 6, "padded_queries": padded_queries}
     without_dropout = SentenceEncoder.from_pretrained(encoder.backbone.config._name_or_path, dropout=0.0)
     share = (6 * 6 + 6 * 3 if padded_queries else 6 * 6 + 3 * 3) / (2 * 6 * 6)  # 6 tokens after the cut, and 3
-    found = attention.batch_factor(without_dropout, texts, padded_queries=padded_queries, **how)
-    assert found.value.tolist() == pytest.approx([share**2], abs=1e-5)
-    first, again = (attention.batch_factor(encoder, 20 * texts, padded_queries=padded_queries, **how) for _ in range(2))
+    assert attention.batch_factor(without_dropout, texts, **how).value.tolist() == pytest.approx([share**2], abs=1e-5)
+    first, again = (attention.batch_factor(encoder, 20 * texts, **how) for _ in range(2))
     assert first.equals(again) and not encoder.training
     assert first.value.tolist() == pytest.approx([(0.9**2 * share) ** 2], rel=0.1)
 
 
-def test_copies_tell_more_of_each_other_than_other_sentences(encoder, sentences):
-    first, second = sentences[:40], sentences[40:80]
-    state, mode = torch.get_rng_state(), encoder.training
-    same = attention.pair_information(encoder, first, first, layers=(0, 1))
-    different = attention.pair_information(encoder, first, second, layers=(0, 1))
-    assert same.shape == (40,) and same.mean() > 1.5 * different.mean()
-    assert torch.equal(torch.get_rng_state(), state) and encoder.training is mode
-    np.testing.assert_array_equal(same, attention.pair_information(encoder, first, first, layers=(0, 1)))
-
-
-def test_copies_are_closer_than_other_sentences(sentences):
+def test_copies_tell_more_of_each_other_than_other_sentences_and_are_closer(sentences):
     encoder = SentenceEncoder.from_pretrained("demo")  # with random weights, dropout hides what a sentence says
     first, second = sentences[:40], sentences[40:80]
-    same = attention.pair_cosine(encoder, first, first)
-    assert same.max() < 1 - 1e-6 and same.mean() > attention.pair_cosine(encoder, first, second).mean() + 0.01
+    state, mode = torch.get_rng_state(), encoder.training
+    same, different, again = (attention.pair_information(encoder, first, one, **HOW) for one in (first, second, first))
+    assert same["x"].shape == (40,) and same["x"].mean() > 1.5 * different["x"].mean()
+    assert same["y"].max() < 1 - 1e-6 and same["y"].mean() > different["y"].mean() + 0.01
+    assert torch.equal(torch.get_rng_state(), state) and encoder.training is mode
+    np.testing.assert_array_equal(same["x"], again["x"])
 
 
 def test_layers_beyond_the_backbone_are_refused(encoder):
@@ -71,29 +71,26 @@ def test_layers_beyond_the_backbone_are_refused(encoder):
 
 
 def test_the_pairs_of_the_figures(encoder, sentences, tmp_path):
-    dev, texts = load_sts(tmp_path, "demo", "dev"), Corpus("toy", [sentences[:60]])
-    how = {"layers": (0, 1), "slicing": "layer_parity"}
-    found = attention.figure_pairs(encoder, texts, dev, **how, pairs=5, gold=50)
+    dev, texts = load_sts(tmp_path, "demo", "dev"), Corpus("toy", [sentences[:5]])
+    found = attention.figure_pairs(encoder, texts, dev, **HOW)
     assert list(found) == ["table", "metric", "group", "item", "x", "y"]
     (five, pairs), (seven, gold) = found.groupby("table")
     assert (five, seven) == ("Figure 5", "Figure 7") and pairs.item.tolist() == 2 * [0, 1, 2, 3, 4]
     first = list(texts.sample(5, seed=0).columns[0])
     for group, second in {"positive": first, "negative": first[1:] + first[:1]}.items():
-        part = pairs[pairs.group == group]
-        np.testing.assert_array_equal(part.x, attention.pair_information(encoder, first, second, **how))
-        np.testing.assert_array_equal(part.y, attention.pair_cosine(encoder, first, second))
-    assert gold.x.tolist() == dev.gold[::3].tolist()
+        part, expected = pairs[pairs.group == group], attention.pair_information(encoder, first, second, **HOW)
+        np.testing.assert_array_equal(part[["x", "y"]], np.stack([*expected.values()], 1))
+    assert gold.x.tolist() == dev.gold.tolist()
     expected = cosine(encoder.encode(dev.sentences1[3:4]), encoder.encode(dev.sentences2[3:4]))
-    assert gold.y.iloc[1] == pytest.approx(expected[0], abs=1e-5)
+    assert gold.y.iloc[3] == pytest.approx(expected[0], abs=1e-5)
 
 
 def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
-    text = "the dog runs in the park"  # 8 tokens with the special ones
     encoders = {"first": encoder, "second": encoder}
-    frame = attention.joint_log_attention(encoders, text, layers=(0, 1), heads=2)
+    frame = attention.joint_log_attention(encoders, "the dog runs in the park", layers=(0, 1), heads=2)
     counts = frame.groupby(["encoder", "layer", "head"]).size()
-    assert len(counts) == 8 and counts.max() < 64 and counts.min() > 32  # dropout took some of 64 entries
-    assert np.isfinite(frame[["view1", "view2"]].to_numpy()).all() and not np.allclose(frame.view1, frame.view2)
+    assert len(counts) == 8 and counts.max() < 64 and counts.min() > 32  # of 8 tokens; dropout took some entries
+    assert np.isfinite(frame[["view1", "view2"]]).all(None) and not np.allclose(frame.view1, frame.view2)
     first, second = (frame[frame.encoder == name].drop(columns="encoder").to_numpy() for name in encoders)
     np.testing.assert_array_equal(first, second)  # the seed decides the dropout
     assert not encoder.training
@@ -159,21 +156,19 @@ def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentence
     encoder.train()  # the maps are without dropout all the same
     frame, tokens = attention.sentence_maps({"a": encoder, "b": encoder}, sentences[0])
     second, _ = attention.sentence_maps({"a": encoder}, sentences[0], head=2)
-    assert encoder.training
-    maps, _ = attention.attention_of(encoder.eval(), sentences[:1], range(2))
-    assert (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]") and len(tokens) == maps.size(-1)
-    assert np.allclose(frame[frame.encoder == "b"].value, maps[:, 0].mean(1).detach().flatten(), atol=1e-6)
-    assert np.allclose(second.value, maps[:, 0, 1].detach().flatten(), atol=1e-6)
+    assert encoder.training and (tokens[0], tokens[-1]) == ("[CLS]", "[SEP]")
+    maps, _, _ = by_sentence(encoder, sentences[0])
+    np.testing.assert_allclose(frame[frame.encoder == "b"].value, maps.mean(1).flatten(), atol=1e-6)
+    np.testing.assert_allclose(second.value, maps[:, 1].flatten(), atol=1e-6)
     corner = second.query("layer == 2 and query == 3 and key == 0").value.item()
-    assert np.isclose(corner, maps[1, 0, 1, 3, 0].item())
+    assert corner == pytest.approx(maps[1, 1, 3, 0].item(), abs=1e-6)
 
 
 def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, tiny_roberta, sentences):
-    other = SentenceEncoder.from_pretrained(tiny_roberta)
-    frame, tokens = attention.sentence_maps({"a": encoder, "other": other, "b": encoder}, sentences[0])
-    assert list(frame.encoder.unique()) == ["a", "b"] and tokens[0] == "[CLS]"
-    frame, tokens = attention.sentence_maps({"other": other, "a": encoder}, sentences[0])
-    assert list(frame.encoder.unique()) == ["other"] and tokens[0] == "<s>" and list(frame.layer.unique()) == [1, 2]
+    both = {"a": encoder, "other": SentenceEncoder.from_pretrained(tiny_roberta), "b": encoder}
+    for order, kept, opening in ((["a", "other", "b"], ["a", "b"], "[CLS]"), (["other", "a"], ["other"], "<s>")):
+        frame, tokens = attention.sentence_maps({name: both[name] for name in order}, sentences[0])
+        assert list(frame.encoder.unique()) == kept and tokens[0] == opening and list(frame.layer.unique()) == [1, 2]
 
 
 def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny_roberta, sentences):
@@ -190,10 +185,11 @@ def test_readers_are_the_members_of_sums_and_the_same_weights_once(encoder, tiny
 def test_rows_that_are_alike_do_not_differ_and_uniform_ones_have_entropy_one(encoder, sentences, monkeypatch):
     uniform, own = torch.full((1, 1, 1, 4, 4), 0.25), torch.eye(4)[None, None, None]
     given = {"uniform": uniform, "own token": own, "first token": own[..., :1, :].expand(-1, -1, -1, 4, -1)}
-    monkeypatch.setattr(attention, "attention_of", lambda _, texts, layers: (given[texts[0]], None))
-    found = {name: attention.row_differences(encoder, [name]).loc[1].round(6).tolist() for name in given}
-    assert found == {"uniform": [1.0, 0.0], "own token": [0.0, 0.75], "first token": [0.0, 0.0]}
-    monkeypatch.undo()
+    given["two tokens"] = torch.tensor([0.5, 0.5, 0, 0]).expand(1, 1, 1, 4, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(attention, "attention_of", lambda _, texts, layers: (given[texts[0]], None))
+        found = {name: attention.row_differences(encoder, [name]).loc[1].round(6).tolist() for name in given}
+    assert found == {"uniform": [1, 0], "own token": [0, 0.75], "first token": [0, 0], "two tokens": [0.5, 0]}
     table = attention.row_differences(encoder, sentences[:3])
     each = [attention.row_differences(encoder, [sentence]) for sentence in sentences[:3]]
     assert np.allclose(table, sum(each) / 3, atol=1e-6) and list(table.index) == [1, 2]

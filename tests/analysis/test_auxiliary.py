@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
-from lib.analysis.auxiliary import guesses, reached, signals, term_gradients, with_swap
+from lib.analysis.auxiliary import guesses, signals, term_gradients, with_swap
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
@@ -28,43 +28,20 @@ def method(tiny_bert, tmp_path_factory):
 
 
 def test_ratios_are_those_of_the_columns():
-    history = pd.DataFrame(
-        {
-            "step": [0, 1, 2, 3],
-            "info_nce": [np.nan, 2.0, 1.0, 0.5],
-            "auxiliary": [np.nan, 0.04, 0.03, 0.05],
-            "auxiliary_gradient": [np.nan, 0.1, 0.1, 0.2],
-            "contrastive_gradient": [np.nan, 1.0, 1.0, 20.0],
-            "own_vector": [np.nan, 4.0, np.nan, 5.0],
-            "other_vector": [np.nan, 4.5, np.nan, 6.0],
-        }
-    )
-    run = SimpleNamespace(
-        history=history, config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}), labels={}
-    )
+    history = pd.DataFrame({"step": [0, 1, 2, 3], "info_nce": [np.nan, 2.0, 1.0, 0.5]})
+    history["auxiliary"], history["auxiliary_gradient"] = [np.nan, 0.04, 0.03, 0.05], [np.nan, 0.1, 0.1, 0.2]
+    history["contrastive_gradient"] = [np.nan, 1.0, 1.0, 20.0]
+    history["own_vector"], history["other_vector"] = [np.nan, 4.0, np.nan, 5.0], [np.nan, 4.5, np.nan, 6.0]
+    run = SimpleNamespace(history=history, config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}))
     rows = signals(run)
     assert rows.settings.unique().tolist() == ["λ = 0.01"]
-    wide = rows.pivot(index="step", columns="metric", values="value")
-    assert wide.index.tolist() == [1, 3]
-    assert wide["loss ratio"].tolist() == pytest.approx([2, 10])
-    assert wide["gradient ratio"].tolist() == pytest.approx([0.1, 0.01])
-    assert wide["own vector"].tolist() == [4.0, 5.0] and wide["other vector"].tolist() == [4.5, 6.0]
-    lines = with_swap(rows.assign(seed="42", layer=pd.NA)).pivot(index="step", columns="metric", values="value")
-    assert list(lines) == ["gradient ratio", "loss ratio", "swap"]
-    assert lines["loss ratio"].tolist() == pytest.approx([2, 10])
-    assert lines["swap"].tolist() == pytest.approx([0.5, 1.0])
-
-
-def test_where_the_gradient_of_the_auxiliary_loss_arrives(method, sentences):
-    assert reached(method, sentences[:8]) == {
-        "late layers and word head": True,
-        "encoder, through h": True,
-        "frozen layers": False,
-    }
-    assert all(p.grad is None for p in method.parameters())
-    method.auxiliary.early.requires_grad_(True)
-    method.auxiliary.detach = False
-    assert reached(method, sentences[:8])["frozen layers"]
+    expected = {"gradient ratio": [0.1, 0.01], "loss ratio": [2, 10], "other vector": [4.5, 6], "own vector": [4, 5]}
+    swapped = {name: expected[name] for name in ("gradient ratio", "loss ratio")} | {"swap": [0.5, 1]}
+    for found, values in ((rows, expected), (with_swap(rows.assign(seed="42", layer=pd.NA)), swapped)):
+        wide = found.pivot(index="step", columns="metric", values="value")
+        assert wide.index.tolist() == [1, 3] and wide.to_dict("list") == {
+            k: pytest.approx(v) for k, v in values.items()
+        }
 
 
 def test_gradients_of_terms_are_those_of_separate_backward_passes(method, sentences):

@@ -10,8 +10,6 @@ from scipy import stats
 from lib.analysis import energy
 
 NAMES = ["SimCSE", "SimCSE I", "TNCSE I", "JTCSE II", "JTCSE D"]
-
-
 SAME = {"source": "small", "backbone": "b"}
 
 
@@ -38,26 +36,25 @@ def test_every_trained_encoder_has_its_stage_and_the_mean_over_its_layers():
 
 
 def test_seeds_that_are_good_throughout_do_not_count_as_agreement():
-    """Within each seed more x is less y; seed 2 has more of both."""
-    rows = pd.DataFrame({"seed": [1, 1, 1, 2, 2, 2], "x": [1.0, 2, 3, 11, 12, 13], "y": [3.0, 2, 1, 13, 12, 11]})
-    found = energy.seed_correlation(rows, "x", "y")
-    assert rows.x.corr(rows.y, method="spearman") > 0
+    """Within each seed more energy is less score; seed 2 has more of both."""
+    rows = pd.DataFrame(
+        {"seed": [1, 1, 1, 2, 2, 2], "energy": [1.0, 2, 3, 11, 12, 13], "score": [3.0, 2, 1, 13, 12, 11]}
+    )
+    found = energy.seed_correlation(rows)
+    assert rows.energy.corr(rows.score, method="spearman") > 0
     assert found == {"correlation": pytest.approx(-1), "low": pytest.approx(-1), "high": pytest.approx(-1)}
 
 
 def test_the_interval_is_that_of_all_ways_to_draw_the_seeds_again():
     random = np.random.default_rng(5)
-    rows = pd.DataFrame({"seed": np.repeat([1, 2, 3], 4), "x": random.normal(size=12), "y": random.normal(size=12)})
-    found = energy.seed_correlation(rows, "x", "y")
-    parts = {}
-    for seed in (1, 2, 3):
-        part = rows[rows.seed == seed]
-        parts[seed] = np.stack([part.x - part.x.mean(), part.y - part.y.mean()])
+    rows = pd.DataFrame(random.normal(size=(12, 2)), columns=["energy", "score"]).assign(seed=np.repeat([1, 2, 3], 4))
+    found = energy.seed_correlation(rows)
+    parts = {seed: (part - part.mean()).drop(columns="seed").to_numpy().T for seed, part in rows.groupby("seed")}
     assert found["correlation"] == pytest.approx(stats.spearmanr(*np.concatenate(list(parts.values()), 1)).statistic)
     ways = [np.concatenate([parts[s] for s in way], 1) for way in itertools.product((1, 2, 3), repeat=3)]
     ways = sorted(stats.spearmanr(*way).statistic for way in ways)  # 27, equally likely
     assert (found["low"], found["high"]) == pytest.approx((ways[0], ways[-1]))
-    one = energy.seed_correlation(rows[rows.seed == 1], "x", "y")
+    one = energy.seed_correlation(rows[rows.seed == 1])
     assert np.isnan([one["low"], one["high"]]).all() and not np.isnan(one["correlation"])
 
 
@@ -70,6 +67,6 @@ def test_correlations_are_over_all_trained_and_within_stages_of_several_encoders
     table = energy.correlations(pd.concat([placed, again])).loc["small", "b", "context tensor"]
     assert table.encoders.to_dict() == {"all trained": 10, "stage 1": 4, "stage 2": 4}
     one = placed[placed.stage == "stage 1"]
-    centred = energy.seed_correlation(one, "energy", "score")
+    centred = energy.seed_correlation(one)
     assert table.loc["stage 1", "as it is"] == pytest.approx(one.energy.corr(one.score, method="spearman"))
     assert table.loc["stage 1", ["seeds' means taken out", "low", "high"]].tolist() == list(centred.values())

@@ -1,11 +1,12 @@
-"""3R's dimensions and pool in a finished encoder, against the same by hand."""
+"""3R's dimensions, pool and tokens in a finished encoder, against the same by hand."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 
-from lib.analysis.redundancy import dimension_statistics, subtracting
+from lib.analysis.redundancy import dimension_statistics, smoothness, subtracting, token_similarity
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts
@@ -63,3 +64,31 @@ def test_a_dev_score_is_given_with_the_subtraction_left_on(encoder, sentences, t
     assert seen["dev, c = 0"] == seen["dev, as it is"]
     everywhere = evaluate_sts(lambda texts: encoder.encode(texts) - encoder.encode(POOL).mean(0), [dev]).value[0]  # all
     assert seen["dev, everywhere"] == pytest.approx(everywhere, abs=1e-4)
+
+
+def test_smoothness_is_that_of_the_loop_over_layers_and_pairs_of_tokens(tiny_bert, sentences):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.5).train()
+    frame = smoothness(encoder, sentences[:7], batch_size=3)
+    assert encoder.training and frame.layer.tolist() == [0, 1, 2]
+    encoder.eval()
+    expected = []
+    for text in sentences[:7]:
+        inputs = encoder.tokenizer(text, return_tensors="pt")
+        layers = encoder.backbone(**inputs, output_hidden_states=True).hidden_states
+        row = []
+        for layer in layers:
+            row.append(mean_cosine(layer[0].detach().numpy()))
+        expected.append(row)
+    assert set(frame.metric) == {"token cosine"}
+    np.testing.assert_allclose(frame.value, np.mean(expected, axis=0), atol=1e-5)
+
+
+def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.5).train()
+    frame, tokens = token_similarity(encoder, "the dog sees a cat")
+    assert encoder.training and tokens[0] == "[CLS]" and tokens[-1] == "[SEP]" and len(frame) == len(tokens) ** 2
+    encoder.eval()
+    hidden = encoder.backbone(**encoder.tokenizer("the dog sees a cat", return_tensors="pt")).last_hidden_state[0]
+    for row, column, value in frame.sample(8, random_state=0).itertuples(index=False):
+        expected = torch.cosine_similarity(hidden[row], hidden[column], dim=0).item()
+        assert value == pytest.approx(expected, abs=1e-5)

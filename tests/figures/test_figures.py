@@ -119,14 +119,6 @@ def test_the_source_of_the_rows_stands_below_and_conditions_that_are_the_same_ar
     assert titles == ["this run, demo: w", "small: u", "small: v", "paper, Table 1: u"]
 
 
-def test_files_stand_in_the_folder_of_the_profile_that_setup_names(monkeypatch):
-    monkeypatch.delenv("CSE_FIGURES", raising=False)
-    notebook.setup(profile="small")
-    fig, _ = plt.subplots()
-    assert figures.save_figure(fig, "own", SCORES) == paths.runs() / "figures" / "small" / "own.png"
-    assert {path.name for path in paths.figures("small").iterdir()} == {"own.png", "own.svg", "own.csv"}
-
-
 def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
     fig, whole = draw("curves"), io.BytesIO()
     fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
@@ -175,13 +167,15 @@ def test_every_seed_is_a_dot_the_mean_a_stroke_and_a_floor_a_line_in_its_panel()
 
 
 def test_names_stand_under_the_headings_of_their_groups():
-    ax = figures.points(SCORES.assign(group=["g", "g", "g", "h"])).axes[0]
+    (ax, _), swept = figures.points(SCORES.assign(group=["g", "g", "g", "h"])).axes, SCORES.assign(method="MSSE")
     labels = [(label.get_text(), label.get_weight()) for label in ax.get_yticklabels()]
     assert labels == [("g", "bold"), ("SimCSE", "normal"), ("MSSE", "normal"), ("h", "bold"), ("MSSE", "normal")]
-    swept = SCORES.assign(settings=["0", "0", "1", "1"], method="MSSE")
-    ax = figures.points(swept, x="settings").axes[0]
+    ax = figures.points(swept.assign(settings=["0", "0", "1", "1"]), x="settings").axes[0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
     assert {mpl.colors.to_hex(shade) for shade in ax.collections[1].get_colors()} == {figures.METHODS["MSSE"]}
+    figures.points(
+        SCORES.assign(method=[None, "SimCSE", "MSSE", "MSSE"], settings="s"), x="settings"
+    )  # one has no method
 
 
 def test_scores_over_sizes_stand_side_by_side_and_are_joined_only_on_demand():
@@ -222,19 +216,12 @@ def test_a_panel_for_each_metric_and_backbone_with_geometric_means_on_logarithmi
     means = [lines(ax, marker="o")[0] for ax in axes[:2]]
     assert means[0] == [[s, pytest.approx(2**0.5 * 10.0**s)] for s in (0, 1, 2)]
     assert means[1] == [[0, 1.5], [1, 15], [2, 150]]
-    assert [ax.get_legend() and ax.get_legend().get_visible() for ax in axes] == [
-        None,
-        True,
-        None,
-        False,
-    ]  # the same lines
+    assert [bool(ax.get_legend() and ax.get_legend().get_visible()) for ax in axes] == [False, True, False, False]
     assert names(axes[1].get_legend()) == ["SimCSE, 2 seeds", "miCSE, 2 seeds"]
 
 
 def test_a_band_reaches_from_the_smallest_to_the_largest_of_the_seeds():
-    frame = pd.DataFrame(
-        {"method": "a", "seed": [1, 2, 3] * 2, "step": [1] * 3 + [2] * 3, "value": [1, 2, 6, 10, 20, 60]}
-    )
+    frame = table("method seed step value", *(("a", seed, step, 10 ** (step - 1) * value) for step in (1, 2) for seed, value in enumerate((1, 2, 6))))  # fmt: skip
     for log, means in (((), [3, 30]), (("",), [12 ** (1 / 3), 10 * 12 ** (1 / 3)])):
         (ax,) = figures.curves(frame, log=log).axes
         (band,) = ax.collections
@@ -269,11 +256,12 @@ def test_a_path_leads_from_the_first_step_to_the_mean_of_the_seeds_beside_which_
 
 
 def test_many_names_on_a_plane_stand_apart_beside_the_axes():
-    crowd = pd.DataFrame({"encoder": [f"method {i}" for i in range(40)], "alignment": 0.2, "uniformity": -3.0})
-    fig = figures.plane(crowd)
-    fig.canvas.draw()
-    (ax,), heights = fig.axes, sorted(text.xyann[1] for text in fig.axes[0].texts)
-    apart = np.diff(heights).min() * ax.get_window_extent().height * 72 / fig.dpi  # in points, as fonts are
+    (ax,) = figures.plane(
+        pd.DataFrame({"encoder": range(40), "alignment": 0.2, "uniformity": -3.0}).astype({"encoder": str})
+    ).axes
+    ax.figure.canvas.draw()
+    heights = sorted(text.xyann[1] for text in ax.texts)
+    apart = np.diff(heights).min() * ax.get_window_extent().height * 72 / ax.figure.dpi  # in points, as fonts are
     assert apart > 9 and heights[-1] <= 1.02 and len(heights) == 40
 
 

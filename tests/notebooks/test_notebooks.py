@@ -7,6 +7,7 @@ import os
 import re
 import statistics
 import subprocess
+import symtable
 import sys
 import types
 from dataclasses import fields
@@ -63,38 +64,33 @@ def test_one_literal_parameters_cell_with_typed_and_commented_lines(notebook):
     assert {tag for cell in content.cells for tag in cell.metadata.get("tags", [])} <= KNOWN_TAGS
 
 
+def taken(source):
+    """The names that code takes from elsewhere."""
+    tables = [top := symtable.symtable(source, "", "exec")]
+    for scope in tables:
+        tables += scope.get_children()
+    own = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    return {one.get_name() for scope in tables for one in scope.get_symbols() if one.is_global() or scope is top} - own
+
+
 def test_what_a_notebook_trains_stands_in_its_plan(notebook):
     """The third code cell, which stands on the parameters alone; no other cell trains."""
     path, content = notebook
     cells = code_cells(content)
     assert [i for i, cell in enumerate(cells) if "plan" in cell.metadata.get("tags", [])] == [2]
-    tree = ast.parse(cells[2].source)
-    assert all(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body[:2]), "its imports come first"
-    known = {"parameters", *vars(builtins), *declared(path)[0]}
-    for node in ast.walk(tree):
-        known |= {
-            (one.asname or one.name).split(".")[0] for one in getattr(node, "names", []) if isinstance(one, ast.alias)
-        }
-        known |= (
-            {node.name} if isinstance(node, ast.FunctionDef) else {node.arg} if isinstance(node, ast.arg) else set()
-        )
-        known |= {node.id} if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else set()
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    assert used <= known, f"the plan takes {used - known} from other cells, and is checked without them"
-    calls = [
-        ast.unparse(node.func)
-        for cell in cells
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.Call)
-    ]
+    body = ast.parse(cells[2].source).body
+    imports = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert len(imports) > 1 and imports[:2] == body[:2], "its imports come first"
+    lines = cells[2].source.splitlines()[imports[-1].end_lineno :]
+    assert len([line for line in lines if line.strip()]) <= 20
+    kinds, _ = declared(path)
+    others = taken(cells[2].source) - {"parameters", *vars(builtins), *kinds}
+    assert not others, f"the plan takes {others} from other cells, and is checked without them"
+    nodes = [node for cell in cells for node in ast.walk(ast.parse(cell.source))]
+    calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
     assert calls.count("Plan") == calls.count("plan.check") == 1
     assert not {"runs.run", "run", "train", "results.add"} & set(calls)
-    kinds, _ = declared(path)
     assert ("publish" in kinds) == ("plan.measure" in calls and not path.stem.startswith(("0_", "8_")))
-    body = cells[2].source.splitlines()[
-        max(node.end_lineno for node in tree.body if isinstance(node, ast.ImportFrom)) :
-    ]
-    assert len([line for line in body if line.strip()]) <= 20
 
 
 def names_of_lib(sources):
@@ -173,47 +169,35 @@ socket.socket.connect = connect
 """
 
 
-@pytest.mark.notebook
-def test_a_headless_run_from_elsewhere_without_a_network(tmp_path):
-    """The whole path, from parameters to an executed notebook, from another folder, with sockets blocked in every process."""
+@pytest.fixture
+def run_blocked(tmp_path):
+    """Function (arguments of Python) -> the ended process, started elsewhere, with sockets blocked in every process."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text(BLOCK_NETWORK)
+    environment = {name: value for name, value in os.environ.items() if name != "CSE_DATA"}
+    environment |= {"CSE_RUNS": str(tmp_path / "runs"), "CSE_FIGURES": str(tmp_path / "figures")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "site"), str(ROOT)])
+    how = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True}
+    return lambda *arguments: subprocess.run([sys.executable, *arguments], **how)
+
+
+@pytest.mark.notebook
+def test_a_headless_run_from_elsewhere_without_a_network(tmp_path, run_blocked):
+    """The whole path, from parameters to an executed notebook."""
     (tmp_path / "params.yaml").write_text("corpus_size: 64\neval_every: 2\n")
-    environment = os.environ | {
-        "CSE_RUNS": str(tmp_path / "runs"),
-        "CSE_FIGURES": str(tmp_path / "figures"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(ROOT)]),
-    }
-    environment.pop("CSE_DATA", None)
-    command = [sys.executable, "-m", "lib.batch", "run", str(ROOT / "notebooks/0_start_here.ipynb")]
-    command += ["-f", "params.yaml", "-p", "seed=3"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    command = ["-m", "lib.batch", "run", str(ROOT / "notebooks/0_start_here.ipynb"), "-f", "params.yaml", "-p"]
+    done = run_blocked(*command, "seed=3")
     assert done.returncode == 0, done.stderr[-3000:]
-    executed = list((tmp_path / "runs/notebooks/demo").glob("*.ipynb"))
-    assert len(executed) == 1
-    outputs = nbformat.read(executed[0], 4)
-    assert [c for c in outputs.cells if "injected-parameters" in c.metadata.get("tags", [])]
-    assert {p.name for p in (tmp_path / "figures").iterdir()} >= {
-        "start_clusters.png",
-        "start_clusters.svg",
-        "start_clusters.csv",
-    }
+    (executed,) = (tmp_path / "runs/notebooks/demo").glob("*.ipynb")
+    tags = [tag for cell in nbformat.read(executed, 4).cells for tag in cell.metadata.get("tags", [])]
+    assert "injected-parameters" in tags
+    assert {"start_clusters.png", "start_clusters.svg", "start_clusters.csv"} <= {*os.listdir(tmp_path / "figures")}
     assert len(list((tmp_path / "runs/demo").glob("simcse-*/metrics.json"))) == 1
-    assert (
-        subprocess.run(command[:-2] + ["-p", "sed=3"], cwd=tmp_path, env=environment, capture_output=True).returncode
-        == 2
-    )
+    assert run_blocked(*command, "sed=3").returncode == 2
 
 
-def test_the_block_really_blocks(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(BLOCK_NETWORK)
-    code = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+def test_the_block_really_blocks(run_blocked):
+    done = run_blocked("-c", "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)")
     assert "the network is blocked" in done.stderr
 
 

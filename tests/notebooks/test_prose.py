@@ -12,11 +12,7 @@ from lib.data.sts import STS_TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBER = re.compile(r"(\d+\.\d+) ?(?:±|\+-) ?(\d+\.\d+)")
-DOCUMENTS = [
-    ROOT / "README.md",
-    *sorted((ROOT / "notebooks").glob("*.ipynb")),
-    *sorted((ROOT / "params").glob("*/*.yaml")),
-]
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("notebooks/*.ipynb")), *sorted(ROOT.glob("params/*/*.yaml"))]
 
 
 def spelt(mean, deviation):
