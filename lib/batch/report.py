@@ -10,12 +10,14 @@ from typing import Any
 
 import jinja2
 import nbformat
+import pandas as pd
 from markupsafe import Markup
 from math_core import LatexToMathML
 from nbconvert import HTMLExporter
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 from lib import paths, session
+from lib.analysis import claims
 from lib.checks import DataError
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -48,12 +50,21 @@ def write(profile: str, notebooks: Sequence[Path]) -> Path:
         DataError: a notebook cannot be read, or the report cannot be written.
     """
     target = paths.runs() / "report" / profile
-    pages = [_write_page(path, target) for path in notebooks]
+    judged = claims.counts(claims.verdicts("small" if profile == "demo" else profile))
+    pages = [_write_page(path, target) | {"verdicts": _verdicts(judged, path.stem)} for path in notebooks]
     template = jinja2.Environment(autoescape=True).from_string((ASSETS / "report.html.j2").read_text(encoding="utf8"))
     about = {"versions": session.versions(), "commit": session.git_commit(), "made": time.strftime("%Y-%m-%d %H:%M")}
     with paths.whole_file(target / "index.html") as partial:
         partial.write_text(template.render(profile=profile, pages=pages, html=_html, **about), encoding="utf8")
     return target / "index.html"
+
+
+def _verdicts(judged: pd.DataFrame, name: str) -> str:
+    """How many of the claims of the notebook's paper have which verdict; empty for a notebook without a paper."""
+    paper = name.partition("-")[0].partition("_")[2]  # 1_simcse-seed=43
+    if paper not in judged.index:
+        return ""
+    return ", ".join(f"{verdict}: {count}" for verdict, count in judged.loc[paper].items() if count)
 
 
 def _write_page(path: Path, target: Path) -> dict[str, Any]:

@@ -147,9 +147,14 @@ def remove_layer_norms(backbone: nn.Module, layers: int) -> None:
     (JTCSE, Figure 8).
 
     What is left of `LayerNorm(x + f(x))` is the sum. The backbone's configuration remembers it, so that it is saved and
-    loaded like this. layers: at most those there are.
+    loaded like this.
+
+    Raises:
+        EncoderError: the backbone has fewer layers.
     """
     blocks = backbone.encoder.layer
+    if layers > len(blocks):
+        raise EncoderError(f"LayerNorms of {layers} layers cannot be removed: this backbone has {len(blocks)} layers.")
     for block in blocks[len(blocks) - layers :]:
         block.attention.output.LayerNorm = block.output.LayerNorm = nn.Identity()
     if layers > removed(backbone.config):

@@ -13,6 +13,7 @@ import pytest
 from nbformat import v4
 
 from lib import paths, session
+from lib.analysis import claims
 from lib.batch import report
 from lib.checks import DataError
 
@@ -109,6 +110,8 @@ def test_the_committed_notebooks(tmp_path):
         notebook.cells = [c for c in notebook.cells if c.cell_type == "markdown" or c.outputs or "figures." in c.source]
         nbformat.write(notebook, copy)
     index = report.write("demo", copies)
+    counted = claims.counts(claims.verdicts("small")).loc["micse"]
+    assert f"holds on one encoder: {counted['holds on one encoder']}, open: {counted['open']}" in index.read_text()
     written = sorted(index.parent.glob("*.html"))
     assert len(written) == len(NOTEBOOKS) + 1
     assert {path.name: wrong(path) for path in written} == {path.name: [] for path in written}
