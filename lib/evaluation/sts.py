@@ -15,10 +15,15 @@ from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
 def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
     """Spearman correlation x100 with average ranks for ties; NaN when one side is constant."""
-    ranks = np.stack([rankdata(predicted), rankdata(gold)])
-    ranks -= ranks.mean(1, keepdims=True)
-    norms = np.linalg.norm(ranks, axis=1)
-    return float(100 * ranks[0] @ ranks[1] / norms.prod()) if norms.all() else float("nan")
+    return pearson(rankdata(predicted), rankdata(gold))
+
+
+def pearson(predicted: np.ndarray, gold: np.ndarray) -> float:
+    """Pearson correlation x100; NaN when one side is constant."""
+    both = np.stack([predicted, gold])
+    both = both - both.mean(1, keepdims=True)
+    norms = np.linalg.norm(both, axis=1)
+    return float(100 * both[0] @ both[1] / norms.prod()) if norms.all() else float("nan")
 
 
 def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -47,17 +52,19 @@ def cosines_by_gold(vectors: Mapping[str, np.ndarray], gold: np.ndarray) -> pd.D
     return frame.melt("group", var_name="encoder", value_name="cosine")[["encoder", "group", "cosine"]]
 
 
-def task_scores(task: STSTask, predicted: np.ndarray) -> dict[str, float]:
+def task_scores(task: STSTask, predicted: np.ndarray, *, ranks: bool = True) -> dict[str, float]:
     """The three aggregations for predictions [n] in the order of the task's concatenated subsets.
 
     all: one correlation over the concatenation (SimCSE and its successors). mean: unweighted mean of the subsets'
     correlations. wmean: their mean weighted by the number of scored pairs. With one subset the three are equal.
+    ranks: Spearman's correlation; Pearson's otherwise.
     """
+    correlate = spearman if ranks else pearson
     sizes = [len(subset) for subset in task.subsets.values()]
     parts = np.split(predicted, np.cumsum(sizes)[:-1])
-    correlations = [spearman(part, subset.gold) for part, subset in zip(parts, task.subsets.values(), strict=True)]
+    correlations = [correlate(part, subset.gold) for part, subset in zip(parts, task.subsets.values(), strict=True)]
     mean, weighted = np.mean(correlations), np.average(correlations, weights=sizes)
-    return {"all": spearman(predicted, task.gold), "mean": float(mean), "wmean": float(weighted)}
+    return {"all": correlate(predicted, task.gold), "mean": float(mean), "wmean": float(weighted)}
 
 
 def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:

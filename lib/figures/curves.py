@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -114,6 +115,37 @@ def intervals(
         ax.axvline(0, color="0.3", lw=1, zorder=1)
         ax.set_title(place)
     fig.supxlabel(xlabel, fontsize=10)
+    return fig
+
+
+@drawing
+def waterfall(frame: pd.DataFrame, *, xlabel: str = "Spearman x 100") -> Figure:
+    """From one number to another: the first row is where it starts, the last where it ends, those between are steps.
+
+    frame: name, value (of a step: what it adds).
+    """
+    steps = frame.value.to_numpy(float).copy()
+    ends = np.cumsum(steps[:-1])
+    starts = np.concatenate([[0.0], ends[:-1], [0.0]])
+    levels = np.concatenate([ends, steps[-1:]])
+    fig, ax = plt.subplots(figsize=(7, 0.8 + 0.4 * len(frame)))
+    shades = ["0.6", *(style.colour("MSSE") if step < 0 else style.colour("SimCSE") for step in steps[1:-1]), "0.6"]
+    ax.barh(range(len(frame)), levels - starts, left=starts, color=shades, height=0.6)
+    for y, (start, level, step) in enumerate(zip(starts, levels, steps, strict=True)):
+        is_end = y in (0, len(frame) - 1)
+        ax.annotate(
+            f"{step:.2f}" if is_end else f"{step:+.2f}",
+            (max(start, level), y),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    low, high = min(levels.min(), starts[1:-1].min(initial=levels.min())), levels.max()
+    ax.set_xlim(low - 0.3 * (high - low) - 0.5, high + 0.15 * (high - low) + 0.5)
+    ax.set_yticks(range(len(frame)), frame.name)
+    ax.invert_yaxis()
+    ax.set_xlabel(xlabel)
+    ax.grid(axis="y", visible=False)
     return fig
 
 

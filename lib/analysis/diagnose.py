@@ -1,0 +1,372 @@
+"""Why a score differs: an encoder read in every way that people read it, and which of them gives the score they got."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from scipy import stats
+
+from lib import results
+from lib.analysis import papers
+from lib.checks import ConfigError
+from lib.data import demo
+from lib.data.sts import STSTask, Subset
+from lib.encoders import SentenceEncoder
+from lib.encoders.pooling import POOLINGS
+from lib.encoders.sentence_encoder import in_mode, pad, token_batches
+from lib.evaluation.sts import cosine, task_scores
+
+AVERAGE = "Avg."
+VECTORS = ["pooling", "projection", "forward pass", "similarity"]  # what the similarity of two texts depends on
+AXES = [*VECTORS, "aggregation", "correlation"]
+PER_CHANGE = 0.03  # points that a change must bring to be suspected: below it lie rounding and other machines
+SURE = {0.015: "reproduced", 0.1: "within 0.1", 0.5: "plausible"}  # distance that is left, at most -> how sure
+SIMILARITIES = {
+    "cosine": cosine,
+    "dot product": lambda x, y: (x.astype(np.float64) * y).sum(1),
+    "Euclid": lambda x, y: -np.linalg.norm(x.astype(np.float64) - y, axis=1),
+}
+# parameter of a training -> what settings of published ablations are called
+ABLATIONS = {
+    "augmentation": "augmentation {}",
+    "batch_size": "batch {}",
+    "dropout": "dropout {}",
+    "learning_rate": "rate {}",
+    "mlm_weight": "MLM weight {}",
+    "projection": "projection {}",
+    "temperature": "temperature {}",
+}
+
+
+def readings(
+    encoder: SentenceEncoder,
+    tasks: Sequence[STSTask],
+    others: Sequence[STSTask] = (),
+    *,
+    projection: torch.nn.Module | None = None,
+    lengths: Sequence[int] = (32, 64, 128),
+    most: int = 2,
+) -> pd.DataFrame:
+    """Scores of an encoder by every reading that differs from the papers' in at most `most` ways.
+
+    One forward pass over the distinct texts serves four poolings, with and without projection, and all ways to score. Further
+    passes: the prompt's, dropout on, bf16, and the texts that a shorter length cuts or lower case changes.
+
+    Args:
+        tasks: what the papers score. others: another split of some of them, such as STS-B dev or all of SICK-R.
+        projection: [N, D] -> [N, D'], the trained layer behind the pooling where one was saved.
+        lengths: limits in tokens; those that cut no text are left out.
+
+    Returns:
+        A row for each reading, the papers' first (own pooling, no projection): AXES, "split of ..." for each of `others`,
+        changes (in how many of these it is not as in the first row), a column a task (correlation x 100), and AVERAGE.
+    """
+    texts = list(dict.fromkeys(text for task in (*tasks, *others) for text in (*task.sentences1, *task.sentences2)))
+    row_of = {text: row for row, text in enumerate(texts)}
+    sides = [[[row_of[text] for text in side] for side in (t.sentences1, t.sentences2)] for t in (*tasks, *others)]
+    first: tuple[str, ...] = ()
+    rows = []
+    for vectors_of, x in _all_vectors(encoder, texts, projection, lengths):
+        for similarity, measure in SIMILARITIES.items():
+            reading = (*vectors_of, similarity)
+            first = first or reading
+            if sum(one != other for one, other in zip(reading, first, strict=True)) > most:
+                continue
+            for task, (a, b) in zip((*tasks, *others), sides, strict=True):
+                predicted = measure(x[a], x[b])
+                for correlation in ("Spearman", "Pearson"):
+                    for aggregation, value in task_scores(task, predicted, ranks=correlation == "Spearman").items():
+                        rows.append((*reading, aggregation, correlation, task.name, task.split, value))
+    long = pd.DataFrame(rows, columns=[*AXES, "task", "split", "value"])
+    wide = long.pivot_table("value", AXES, ["task", "split"], sort=False)
+    splits = {task.name: [task.split, *(one.split for one in others if one.name == task.name)] for task in tasks}
+    frames = []
+    for chosen in product(*splits.values()):
+        part = wide[list(zip(splits, chosen, strict=True))].droplevel("split", axis=1)
+        of = {f"split of {name}": split for name, split in zip(splits, chosen, strict=True) if len(splits[name]) > 1}
+        frames.append(part.assign(**{AVERAGE: part.mean(axis=1)}, **of).reset_index())
+    frame = pd.concat(frames, ignore_index=True)
+    axes = [*AXES, *(name for name in frame if name.startswith("split of "))]
+    frame.insert(0, "changes", (frame[axes] != frame.loc[0, axes]).sum(axis=1))
+    return frame[frame.changes <= most][[*axes, "changes", *splits, AVERAGE]].reset_index(drop=True)
+
+
+def _all_vectors(
+    encoder: SentenceEncoder, texts: list[str], projection: torch.nn.Module | None, lengths: Sequence[int]
+) -> Iterator[tuple[tuple[str, str, str], np.ndarray]]:
+    """(pooling, projection, forward pass) and float32 [n, D], the papers' reading first."""
+    plain, prompted = (copy.copy(encoder) for _ in range(2))
+    plain.pooling, prompted.pooling = "cls", "mask_prompt"
+    has_pooler = getattr(encoder.backbone, "pooler", None) is not None
+    own = [encoder.pooling] if encoder.pooling != "mask_prompt" else []
+    poolings = list(dict.fromkeys([*own, *POOLINGS]))
+    poolings = [name for name in poolings if name != "mask_prompt" and (name != "pooler" or has_pooler)]
+    groups = [(plain, poolings)]
+    if encoder.tokenizer.mask_token is not None:
+        groups.insert(0 if not own else 1, (prompted, ["mask_prompt"]))
+    for reader, names in groups:
+        for how, found in _passes(reader, texts, names, lengths):
+            for pooling, x in found.items():
+                yield (pooling, "left out", how), x
+                if projection is not None:
+                    with torch.no_grad():
+                        projected = projection(torch.from_numpy(x).to(encoder.device)).float().cpu().numpy()
+                    yield (pooling, "read", how), projected
+
+
+def _passes(
+    encoder: SentenceEncoder, texts: list[str], poolings: Sequence[str], lengths: Sequence[int]
+) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself."""
+    ids = encoder.tokenize(texts)
+    plain = _vectors(encoder, ids, poolings)
+    yield "as it is", plain
+    changed = {f"{length} tokens": encoder.tokenize(texts, length) for length in sorted(lengths, reverse=True)}
+    changed["lower case"] = encoder.tokenize([text.lower() for text in texts])
+    for how, other in changed.items():
+        rows = [row for row, (one, two) in enumerate(zip(ids, other, strict=True)) if one != two]
+        if rows:
+            again = _vectors(encoder, [other[row] for row in rows], poolings)
+            vectors = {name: x.copy() for name, x in plain.items()}
+            for name, x in again.items():
+                vectors[name][rows] = x
+            yield how, vectors
+    with torch.random.fork_rng([encoder.device] if encoder.device.type == "cuda" else []):
+        torch.manual_seed(0)
+        yield "dropout on", _vectors(encoder, ids, poolings, training=True)
+    yield "bf16", _vectors(encoder, ids, poolings, dtype=torch.bfloat16)
+
+
+@torch.no_grad()
+def _vectors(
+    encoder: SentenceEncoder,
+    ids: list[list[int]],
+    poolings: Sequence[str],
+    *,
+    training: bool = False,
+    dtype: torch.dtype | None = None,
+) -> dict[str, np.ndarray]:
+    """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
+    vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
+    encoder.training_dtype = dtype
+    with in_mode(encoder, training=training):
+        encoder.training = (
+            training or dtype is not None
+        )  # of this reader alone: its parts, and dropout, stay as they are
+        for batch in token_batches(np.array([len(row) for row in ids]), 4096):
+            inputs = pad([ids[row] for row in batch], encoder.tokenizer.pad_token_id, device=encoder.device)
+            for name, x in encoder.readings(*inputs, poolings).items():
+                vectors[name][batch] = x.cpu().numpy()
+    return vectors
+
+
+def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
+    """The readings by how well they explain a score, the best first.
+
+    A reading's distance is the root mean square of its differences to the scores that are given; each change costs PER_CHANGE
+    on top, so that a simple reading stands before a contrived one. Readings with the same scores are one row.
+
+    Args:
+        found: what `readings` gives. mine: task -> score x 100, or AVERAGE alone.
+
+    Returns:
+        cause (what is changed; "" for the papers' reading), points (what that adds to the average), distance, sure (one of
+        SURE or "not excluded"), same (other changes that give the same scores), and the scores.
+
+    Raises:
+        ConfigError: no score is given, one is of an unknown task or not from -100 to 100.
+    """
+    tasks = [name for name in found if name not in (*AXES, "changes") and not name.startswith("split of ")]
+    if not mine or not set(mine) <= set(tasks) or not all(-100 <= value <= 100 for value in mine.values()):
+        raise ConfigError(f"mine {dict(mine)}: give scores from -100 to 100, x 100, of {', '.join(tasks)}.")
+    asked = [name for name in mine if name != AVERAGE] or [AVERAGE]
+    apart = found[asked] - [mine[name] for name in asked]
+    frame = found.assign(cause=causes(found), distance=np.sqrt((apart**2).mean(axis=1)))
+    frame["points"] = frame[AVERAGE] - frame.loc[0, AVERAGE]
+    frame["cost"] = frame.distance + PER_CHANGE * frame.changes
+    frame = frame.sort_values(["changes", "cost"], kind="stable")
+    equal = frame[asked].round(3).apply(tuple, axis=1)
+    simplest = frame.groupby(equal, sort=False).changes.transform("min")
+    frame = frame[frame.changes == simplest]
+    groups = frame.groupby(equal, sort=False).cause
+    frame["same"] = groups.transform(lambda one: "; ".join(list(one)[1:4]))
+    frame = frame.loc[groups.head(1).index].sort_values("cost", kind="stable")
+    frame["sure"] = [
+        next((word for most, word in SURE.items() if one <= most), "not excluded") for one in frame.distance
+    ]
+    return frame[["cause", "points", "distance", "sure", "same", *tasks]].reset_index(drop=True)
+
+
+def causes(found: pd.DataFrame) -> list[str]:
+    """What each reading changes, as text: "pooling mean, not cls"."""
+    axes = [name for name in found if name in AXES or name.startswith("split of ")]
+    first = found.loc[0, axes]
+    return [
+        " and ".join(f"{axis}: {row[axis]}, not {first[axis]}" for axis in axes if row[axis] != first[axis])
+        for _, row in found[axes].iterrows()
+    ]
+
+
+def _levels(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping[str, float]) -> dict[str, float]:
+    """Means over the tasks that were given: of the score, of the papers' reading, of the best one, and what is claimed (NaN where
+    the claim has not these tasks)."""
+    asked = [name for name in mine if name != AVERAGE] or [AVERAGE]
+    own = explained[explained.cause == ""].iloc[0]
+    every = set(asked) >= set(explained.columns[5:-1])  # the columns behind `same`, but the average
+    claim = (
+        np.mean([claimed[name] for name in asked])
+        if set(asked) <= set(claimed)
+        else claimed.get(AVERAGE, np.nan)
+        if every
+        else np.nan
+    )
+    return {
+        "claimed": float(claim),
+        "own": float(own[asked].astype(float).mean()),
+        "best": float(explained.loc[0, asked].astype(float).mean()),
+        "got": float(np.mean([mine[name] for name in asked])),
+    }
+
+
+def verdict(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping[str, float]) -> str:
+    """A sentence or two: what explains the score, how surely, and what it leaves. claimed: column -> score, may be empty."""
+    best, levels = explained.iloc[0], _levels(explained, mine, claimed)
+    if best.cause == "":
+        text = "Nothing is wrong with the evaluation: read as the papers read it, this encoder has {own:.2f}, and you got {got:.2f}."
+    else:
+        text = "You got {got:.2f}; read as the papers read it, this encoder has {own:.2f}. Best explanation ({sure}): {cause}."
+    text = text.format(**levels, sure=best.sure, cause=best.cause)
+    if set(mine) == {AVERAGE} and best.cause:
+        near = int((explained.distance <= 0.1).sum())
+        text += f" An average alone fits {near} readings within 0.1: give the tasks to tell them apart."
+    if best.sure == "not excluded":
+        text += f" That leaves {levels['got'] - levels['best']:+.2f} points which no reading here explains."
+    apart = levels["claimed"] - levels["own"]
+    if abs(apart) >= 0.05:
+        text += f" The other {apart:+.2f} points to the {levels['claimed']:.2f} that is claimed are the encoder, not the evaluation."
+    return text
+
+
+def steps(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping[str, float]) -> pd.DataFrame:
+    """From what is claimed (else from the papers' reading of the encoder) to the score, for `figures.waterfall`: name, value."""
+    levels, cause = _levels(explained, mine, claimed), explained.cause[0]
+    lines = [("claimed", levels["claimed"]), ("the encoder itself", levels["own"] - levels["claimed"])]
+    if np.isnan(levels["claimed"]):
+        lines = [("read as the papers do", levels["own"])]
+    lines += [(cause.replace(" and ", "\n"), levels["best"] - levels["own"])] * bool(cause)
+    lines += [("not explained", levels["got"] - levels["best"]), ("yours", levels["got"])]
+    return pd.DataFrame(lines, columns=["name", "value"])
+
+
+def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int:
+    """Seeds of each side with which a two-sided t-test (5 %) finds a difference of means with this power, when both sides
+    have this deviation over seeds."""
+    for seeds in range(2, 10_000):
+        freedom, shift = 2 * seeds - 2, difference / deviation * (seeds / 2) ** 0.5
+        if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, shift) >= power:
+            return seeds
+    raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
+
+
+def among_seeds(score: float, table: Mapping[str, float]) -> str:
+    """Where a score lies among seeds that were published as mean, std, min and max."""
+    away = (score - table["mean"]) / table["std"]
+    share = 100 * stats.norm.cdf(away)
+    where = "inside" if table["min"] <= score <= table["max"] else "outside"
+    return f"{score:.2f} is {away:+.1f} deviations from the mean, {where} the range of the seeds; {share:.0f} % of seeds are lower"
+
+
+def nearest_published(mine: Mapping[str, float], most: int = 5) -> pd.DataFrame:
+    """The rows of the papers' tables that are nearest to a row of scores, by the root mean square over the tasks that both have.
+
+    Returns:
+        paper, table, method, setting, tasks (how many are compared), distance; the nearest first. Rows that share fewer than
+        three tasks with `mine` are left out.
+    """
+    lines = []
+    for paper in papers.sheets():
+        for one in papers.load(paper)["tables"]:
+            table = papers.table(paper, one["id"])
+            table = table[table.column.isin([name for name in mine if name != AVERAGE])].dropna(subset="value")
+            for key, row in table.groupby(["paper", "table", "method", "setting"], sort=False):
+                apart = row.value.astype(float) - row.column.map(mine)
+                lines.append((*key, len(row), float(np.sqrt((apart**2).mean()))))
+    frame = pd.DataFrame(lines, columns=["paper", "table", "method", "setting", "tasks", "distance"])
+    return frame[frame.tasks >= 3].sort_values("distance", kind="stable").head(most).reset_index(drop=True)
+
+
+def training_differences(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> pd.DataFrame:
+    """Settings of a training that are not the reference's, with what each was measured to change (ablations of SimCSE, STS-B
+    dev, mean of encoders and seeds).
+
+    Returns:
+        setting, yours, reference, effect (points on STS-B dev; NaN: not measured); the largest effect first.
+
+    Raises:
+        ConfigError: a setting that the reference does not have.
+    """
+    if unknown := sorted(set(settings) - set(reference)):
+        raise ConfigError(f"settings {unknown} are unknown: choose from {', '.join(sorted(reference))}.")
+    rows = results.rows("small", paper="simcse", split="dev", metric="spearman", task="STS-B")
+    scores = rows.groupby(["backbone", "settings"]).value.mean().unstack("settings")
+    lines = []
+    for name, value in settings.items():
+        if value != reference[name]:
+            labels = [ABLATIONS.get(name, "").format(one) for one in (value, reference[name])]
+            measured = all(label in scores for label in labels)
+            effect = (scores[labels[0]] - scores[labels[1]]).mean() if measured else np.nan
+            lines.append((name, str(value), str(reference[name]), effect))
+    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect"])
+    return frame.sort_values("effect", key=lambda one: -one.abs(), kind="stable", na_position="last")
+
+
+def named(pairs: Sequence[str], what: str) -> dict[str, Any]:
+    """["STS12=68.4", "STS-B=76.9"] -> {"STS12": 68.4, "STS-B": 76.9}; values as YAML reads them.
+
+    Raises:
+        ConfigError: a text that is not name=value; `what` names the parameter.
+    """
+    if wrong := [pair for pair in pairs if not pair.partition("=")[2]]:
+        raise ConfigError(f"{what} has {wrong[0]!r}: write each as name=value.")
+    return {name.strip(): yaml.safe_load(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
+def published(row: str) -> dict[str, float]:
+    """The scores of a published row: "simcse, Table 5, SimCSE-BERT-base" -> column -> score.
+
+    Raises:
+        ConfigError: no such paper, table or method; the known ones are listed.
+    """
+    known: Sequence[str] = papers.sheets()
+    paper, _, rest = row.partition(", ")
+    if paper in known:
+        known = [one["id"] for one in papers.load(paper)["tables"]]
+        name = next((one for one in sorted(known, key=len, reverse=True) if rest.startswith(f"{one}, ")), "")
+        if name:
+            table = papers.table(paper, name).dropna(subset="value")
+            known = list(dict.fromkeys(table.method))
+            found = table[table.method == rest.removeprefix(f"{name}, ")].drop_duplicates("column")
+            if len(found):
+                return {column: float(value) for column, value in zip(found.column, found.value, strict=True)}
+    raise ConfigError(
+        f"claimed {row!r} is no published row; write paper, table, method. Known there: {', '.join(known)}."
+    )
+
+
+def demo_tasks() -> list[STSTask]:
+    """The demo's pairs as a task for each topic, dev and test as its two subsets; no benchmark."""
+    pairs, tasks = pd.read_csv(demo.ASSETS / "similarity.csv"), []
+    for topic, some in pairs.groupby("topic"):
+        parts = {
+            split: Subset(tuple(part.sentence1), tuple(part.sentence2), part.score.to_numpy(float))
+            for split, part in some.groupby("split")
+        }
+        tasks.append(STSTask(str(topic), "all", "demo pairs", parts))
+    return tasks

@@ -1,0 +1,232 @@
+"""Planted causes are found, an encoder with nothing wrong is not suspected, and what is said of seeds and settings."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import stats
+
+from lib.analysis import diagnose, papers
+from lib.checks import ConfigError
+from lib.data import demo
+from lib.data.files import read_table
+from lib.data.sts import STSTask, Subset
+from lib.encoders import SentenceEncoder
+from lib.encoders.heads import projection_head
+from lib.encoders.sentence_encoder import in_mode
+from lib.evaluation.sts import cosine
+
+
+def of_pairs(name, split, rows):
+    """A task of two subsets, so that aggregations differ."""
+    halves = [rows[::3], [row for i, row in enumerate(rows) if i % 3]]
+    subsets = {}
+    for number, half in enumerate(halves):
+        first, second, gold = zip(*((a, b, float(c)) for a, b, c, *_ in half), strict=True)
+        subsets[str(number)] = Subset(first, second, np.array(gold))
+    return STSTask(name, split, "test", subsets)
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    """The demo pairs by topic: four tasks, and another split of the last one."""
+    _, rows = read_table(demo.ASSETS / "similarity.csv")
+    by_topic = {topic: [row for row in rows if row[3] == topic] for topic in dict.fromkeys(row[3] for row in rows)}
+    parts = [of_pairs(topic, "test", [row for row in some if row[-1] == "test"]) for topic, some in by_topic.items()]
+    topic, some = list(by_topic.items())[-1]
+    return parts, [of_pairs(topic, "dev", [row for row in some if row[-1] == "dev"])]
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return SentenceEncoder.from_pretrained("demo-simcse").eval()
+
+
+@pytest.fixture(scope="module")
+def layer(encoder):
+    torch.manual_seed(1)
+    return projection_head(encoder.dimension).eval()
+
+
+@pytest.fixture(scope="module")
+def found(encoder, tasks, layer):
+    return diagnose.readings(encoder, *tasks, projection=layer, lengths=(14,))
+
+
+def got(encoder, tasks, changed):
+    """The scores that somebody gets who changes this: through `encode` and SciPy, not through the instrument."""
+    reader = copy.copy(encoder)
+    reader.pooling, reader.projection = changed.get("pooling", "cls"), changed.get("projection")
+    reader.max_length = changed.get("length", encoder.max_length)
+    parts, others = tasks
+    if changed.get("dev"):
+        parts = [*parts[:-1], *others]
+    correlate = stats.pearsonr if changed.get("pearson") else stats.spearmanr
+    scores = {}
+    for task in parts:
+        values, sizes, everything = [], [], []
+        for subset in task.subsets.values():
+            a, b = (read(reader, list(side), changed) for side in (subset.sentences1, subset.sentences2))
+            near = {"dot": lambda x, y: (x * y).sum(1), "Euclid": lambda x, y: -(((x - y) ** 2).sum(1) ** 0.5)}
+            values.append(near.get(changed.get("similarity"), cosine)(a.astype(float), b.astype(float)))
+            sizes.append(len(subset))
+            everything.append(subset.gold)
+        each = [100 * correlate(x, y).statistic for x, y in zip(values, everything, strict=True)]
+        whole = 100 * correlate(np.concatenate(values), np.concatenate(everything)).statistic
+        how = changed.get("aggregation", "all")
+        scores[task.name] = round(
+            {"all": whole, "mean": np.mean(each), "wmean": np.average(each, weights=sizes)}[how], 2
+        )
+    return scores
+
+
+def read(encoder, texts, changed):
+    if not changed.get("dropout"):
+        return encoder.encode(texts)
+    torch.manual_seed(11)
+    with in_mode(encoder, training=True), torch.no_grad():
+        rows = [
+            encoder(torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)) for ids in encoder.tokenize(texts)
+        ]
+    return torch.cat(rows).numpy()
+
+
+PLANTED = [
+    ({"pooling": "mean"}, "pooling: mean"),
+    ({"pooling": "first_last_mean"}, "pooling: first_last_mean"),
+    ({"pooling": "embeddings_last_mean"}, "pooling: embeddings_last_mean"),
+    ({"pooling": "mask_prompt"}, "pooling: mask_prompt"),
+    ({"projection": True}, "projection: read"),
+    ({"length": 14}, "forward pass: 14 tokens"),
+    ({"dropout": True}, "forward pass: dropout on"),
+    ({"similarity": "dot"}, "similarity: dot product"),
+    ({"similarity": "Euclid"}, "similarity: Euclid"),
+    ({"aggregation": "mean"}, "aggregation: mean"),
+    ({"aggregation": "wmean"}, "aggregation: wmean"),
+    ({"pearson": True}, "correlation: Pearson"),
+    ({"dev": True}, "split of"),
+    ({"pooling": "mean", "aggregation": "mean"}, "pooling: mean aggregation: mean"),
+    ({"pooling": "first_last_mean", "pearson": True}, "pooling: first_last_mean correlation: Pearson"),
+    ({"pooling": "embeddings_last_mean", "aggregation": "wmean"}, "pooling: embeddings_last_mean aggregation: wmean"),
+    ({"projection": True, "aggregation": "mean"}, "projection: read aggregation: mean"),
+    ({"length": 14, "pooling": "mean"}, "pooling: mean forward pass: 14 tokens"),
+    ({"similarity": "dot", "aggregation": "mean"}, "similarity: dot product aggregation: mean"),
+    ({"pearson": True, "dev": True}, "correlation: Pearson split of"),
+    ({"pooling": "mask_prompt", "aggregation": "mean"}, "pooling: mask_prompt aggregation: mean"),
+]
+
+
+@pytest.mark.parametrize(("changed", "words"), PLANTED)
+def test_a_planted_cause_is_named_first(encoder, tasks, layer, found, changed, words):
+    mine = got(encoder, tasks, changed | ({"projection": layer} if "projection" in changed else {}))
+    best = diagnose.explain(found, mine).iloc[0]
+    parts = best.cause.split(" and ")
+    assert len(parts) == len(changed) and all(
+        part.split(",")[0] in words or part.startswith("split of") for part in parts
+    )
+    assert best.sure == "reproduced" or "dropout" in words  # its random numbers are others
+
+
+def test_nothing_is_suspected_where_nothing_is_wrong(encoder, tasks, found):
+    mine = got(encoder, tasks, {})
+    explained = diagnose.explain(found, mine)
+    assert explained.cause[0] == "" and explained.sure[0] == "reproduced" and explained.points[0] == 0
+    text = diagnose.verdict(explained, mine, {diagnose.AVERAGE: 76.25})
+    assert (
+        text.startswith("Nothing is wrong with the evaluation") and "the 76.25 that is claimed are the encoder" in text
+    )
+    noisy = {task: value + 0.02 * (-1) ** i for i, (task, value) in enumerate(mine.items())}  # another machine
+    assert diagnose.explain(found, noisy).cause[0] == ""
+
+
+def test_what_no_reading_explains_is_said(found):
+    mine = {name: 20.0 for name in found.columns[-5:-1]}
+    explained = diagnose.explain(found, mine)
+    assert explained.sure[0] == "not excluded" and "which no reading here explains" in diagnose.verdict(
+        explained, mine, {}
+    )
+
+
+def test_the_steps_lead_from_the_claim_to_the_score(encoder, tasks, found):
+    mine = got(encoder, tasks, {"pooling": "mean"})
+    for claimed, first in (({name: 80.0 for name in mine}, "claimed"), ({}, "read as the papers do")):
+        steps = diagnose.steps(diagnose.explain(found, mine), mine, claimed)
+        assert steps.name[0] == first and steps.name.iloc[-1] == "yours" and "pooling: mean, not cls" in set(steps.name)
+        assert (
+            steps.value[:-1].sum() == pytest.approx(steps.value.iloc[-1]) == pytest.approx(np.mean(list(mine.values())))
+        )
+
+
+def test_an_average_alone_gives_a_list(encoder, tasks, found):
+    mine = {diagnose.AVERAGE: np.mean(list(got(encoder, tasks, {"pooling": "mean", "pearson": True}).values()))}
+    explained = diagnose.explain(found, mine)
+    assert explained.distance[0] < 0.05
+    assert "An average alone fits" in diagnose.verdict(explained, mine, {}) or explained.cause[0] == ""
+
+
+@pytest.mark.parametrize("mine", [{}, {"STS99": 3.0}, {"software": 101.0}, {"software": float("nan")}])
+def test_scores_that_are_none_are_refused(found, mine):
+    with pytest.raises(ConfigError, match="give scores from -100 to 100"):
+        diagnose.explain(found, mine)
+
+
+def test_seeds_needed_have_the_power_and_one_less_has_not():
+    """Against a simulation: two sides of normal scores, Student's t-test."""
+    random = np.random.default_rng(0)
+    seeds = diagnose.seeds_needed(0.84, 1.0)
+
+    def power(n):
+        x, y = random.normal(size=(2, 20_000, n))
+        return (stats.ttest_ind(x, y + 1 / 0.84, axis=1).pvalue < 0.05).mean()
+
+    assert power(seeds) > 0.79 and power(seeds - 1) < 0.81
+    assert diagnose.seeds_needed(0.84, 0.5) > 3 * seeds
+    with pytest.raises(ConfigError, match="more than 10,000 seeds"):
+        diagnose.seeds_needed(50, 0.1)
+
+
+def test_a_score_among_published_seeds():
+    table = papers.wide("simcse", "Independent replication (50 seeds)")[diagnose.AVERAGE]
+    spread = {kind: table[f"bert-base-uncased {kind}"] for kind in ("mean", "std", "min", "max")}
+    assert diagnose.among_seeds(76.25, spread) == (
+        "76.25 is +1.4 deviations from the mean, inside the range of the seeds; 91 % of seeds are lower"
+    )
+    assert "outside" in diagnose.among_seeds(56.87, spread)
+
+
+def test_the_nearest_published_row():
+    """Of untuned BERT by its first-last average, as SimCSE prints it."""
+    row = papers.wide("simcse", "Table 5").loc[("unsupervised", "BERT-base (first-last avg.)")]
+    near = diagnose.nearest_published(row.drop("Avg.").to_dict())
+    assert near.distance[0] == 0 and "first-last" in near.method[0]
+
+
+def test_what_people_write():
+    assert diagnose.named(["STS12=68.4", "text = wiki"], "mine") == {"STS12": 68.4, "text": "wiki"}
+    with pytest.raises(ConfigError, match="settings has 'epochs': write each as name=value"):
+        diagnose.named(["epochs"], "settings")
+    assert diagnose.published("simcse, Table 5, SimCSE-BERT-base")["Avg."] == 76.25
+    for row, known in (
+        ("bert, Table 5, x", "simcse"),
+        ("simcse, Table 99, x", "Table 5"),
+        ("simcse, Table 5, x", "GloVe"),
+    ):
+        with pytest.raises(ConfigError, match=f"is no published row.*{known}"):
+            diagnose.published(row)
+    assert [len(task.gold) for task in diagnose.demo_tasks()] == [76, 76, 74, 74]
+
+
+def test_settings_that_differ_carry_what_was_measured():
+    reference = {"temperature": 0.05, "dropout": 0.1, "batch_size": 64, "max_length": 32}
+    table = diagnose.training_differences({"temperature": 0.1, "dropout": 0.1, "max_length": 64}, reference)
+    assert table.setting.tolist() == ["temperature", "max_length"] and table.effect.notna().tolist() == [True, False]
+    rows = pd.read_csv(papers.paths.root() / "results/small/simcse.csv", low_memory=False)
+    rows = rows[(rows.table == "Table D.1") & (rows.split == "dev")]
+    means = rows.groupby(["backbone", "settings"]).value.mean().unstack()
+    assert table.effect.iloc[0] == pytest.approx((means["temperature 0.1"] - means["temperature 0.05"]).mean())
+    with pytest.raises(ConfigError, match="settings .'warmth'. are unknown"):
+        diagnose.training_differences({"warmth": 1}, reference)

@@ -1,0 +1,86 @@
+"""Checkpoints of SimCSE's authors' script: the same vectors, the trained layer as projection, and nothing unpickled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from lib.checks import EncoderError
+from lib.encoders import SentenceEncoder
+from lib.encoders.checkpoint import readable
+
+TEXTS = ["A dog runs.", "Two people talk about the weather.", "Stocks fell."]
+
+
+@pytest.fixture
+def written(tmp_path, tiny_bert):
+    """Writes a checkpoint as that script does; kind: bin or safetensors."""
+
+    def write(kind, *, layer=True):
+        folder = tmp_path / f"{kind}-{layer}"
+        folder.mkdir()
+        for path in [*tiny_bert.glob("*.json"), *tiny_bert.glob("*.txt")]:
+            if path.name not in ("modules.json", "sentence_encoder.json"):
+                shutil.copy(path, folder)
+        saved = load_file(tiny_bert / "model.safetensors")  # of a masked-language model: "bert." and "cls."
+        state = {name: value for name, value in saved.items() if name.startswith("bert.")}
+        width = state["bert.embeddings.word_embeddings.weight"].shape[1]
+        torch.manual_seed(0)
+        if layer:
+            state |= {"mlp.dense.weight": torch.randn(width, width), "mlp.dense.bias": torch.randn(width)}
+        state["lm_head.bias"] = torch.zeros(3)
+        if kind == "bin":
+            torch.save(state, folder / "pytorch_model.bin")
+        else:
+            save_file(state, folder / "model.safetensors")
+        return folder, state
+
+    return write
+
+
+@pytest.mark.parametrize("kind", ["bin", "safetensors"])
+def test_the_trained_layer_is_the_projection(written, tiny_bert, kind):
+    folder, state = written(kind)
+    encoder = SentenceEncoder.from_pretrained(readable(folder), pooling="cls")
+    plain = SentenceEncoder.from_pretrained(tiny_bert, pooling="cls").encode(TEXTS)
+    weight, bias = (state[f"mlp.dense.{name}"].numpy() for name in ("weight", "bias"))
+    np.testing.assert_allclose(encoder.encode(TEXTS), np.tanh(plain @ weight.T + bias), atol=1e-5)
+    encoder.projection = None
+    np.testing.assert_allclose(encoder.encode(TEXTS), plain, atol=1e-6)
+    assert readable(folder) == readable(folder) != folder
+
+
+def test_without_the_layer_there_is_no_projection(written):
+    folder, _ = written("bin", layer=False)
+    assert SentenceEncoder.from_pretrained(readable(folder)).projection is None
+    other, _ = written("safetensors", layer=False)
+    assert readable(other) == other  # read as it is
+
+
+def test_a_checkpoint_that_holds_more_than_tensors_runs_nothing(tmp_path, written):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    folder, _ = written("bin")
+    for content in ({"bert.x": Evil()}, [1, 2], {"bert.x": 3}):
+        torch.save(content, folder / "pytorch_model.bin")
+        with pytest.raises(EncoderError, match="pytorch_model.bin (is damaged or )?holds"):
+            readable(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"cut")
+    with pytest.raises(EncoderError, match="is damaged or holds more than tensors"):
+        readable(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_missing_weights_are_named(written):
+    folder, state = written("bin")
+    name = next(name for name in state if "layer.0.output.dense.weight" in name)
+    torch.save({key: value for key, value in state.items() if key != name}, folder / "pytorch_model.bin")
+    with pytest.raises(EncoderError, match="lacks 1 of its weights, the first is encoder.layer.0.output.dense.weight"):
+        SentenceEncoder.from_pretrained(readable(folder))
