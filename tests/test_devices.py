@@ -108,7 +108,6 @@ ANALYSIS = {
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
-    redundancy.token_similarity: lambda g: redundancy.token_similarity(g.encoder, g.texts[0])[0].value.to_numpy(),
     redundancy.dimension_statistics: lambda g: list(
         redundancy.dimension_statistics(g.encoder, g.texts, g.texts[:2], threshold=0.3).values()
     ),

@@ -79,20 +79,6 @@ def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: in
     return pd.DataFrame({"layer": range(len(sums)), "metric": "token cosine", "value": (sums / len(texts)).tolist()})
 
 
-@torch.no_grad()
-def token_similarity(encoder: SentenceEncoder, sentence: str) -> tuple[pd.DataFrame, list[str]]:
-    """Cosine of every two token vectors of the last layer, in evaluation mode (3R, Figures 1 and 3): row, column
-    (positions), value; and the word pieces, special tokens included.
-    """
-    input_ids, mask = pad(encoder.tokenize([sentence]), encoder.tokenizer.pad_token_id, device=encoder.device)
-    with in_mode(encoder, training=False):
-        hidden = encoder.run_backbone(input_ids, mask).last_hidden_state[0]
-    unit = F.normalize(hidden.float(), dim=-1)
-    cosines = pd.DataFrame((unit @ unit.T).cpu().numpy())
-    frame = cosines.rename_axis("row").reset_index().melt("row", var_name="column", value_name="value")
-    return frame, encoder.tokenizer.convert_ids_to_tokens(input_ids[0].tolist())
-
-
 def _mean_cosine(h: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Over all pairs of different rows: h [..., N, D], mask [..., N] of the rows that count -> [...]."""
     unit, n = F.normalize(h, dim=-1) * mask.unsqueeze(-1), mask.sum(-1)

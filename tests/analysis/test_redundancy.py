@@ -4,9 +4,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-import torch
 
-from lib.analysis.redundancy import dimension_statistics, smoothness, subtracting, token_similarity
+from lib.analysis.redundancy import dimension_statistics, smoothness, subtracting
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts
@@ -81,14 +80,3 @@ def test_smoothness_is_that_of_the_loop_over_layers_and_pairs_of_tokens(tiny_ber
         expected.append(row)
     assert set(frame.metric) == {"token cosine"}
     np.testing.assert_allclose(frame.value, np.mean(expected, axis=0), atol=1e-5)
-
-
-def test_token_similarity_is_the_cosine_of_every_two_tokens(tiny_bert):
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.5).train()
-    frame, tokens = token_similarity(encoder, "the dog sees a cat")
-    assert encoder.training and tokens[0] == "[CLS]" and tokens[-1] == "[SEP]" and len(frame) == len(tokens) ** 2
-    encoder.eval()
-    hidden = encoder.backbone(**encoder.tokenizer("the dog sees a cat", return_tensors="pt")).last_hidden_state[0]
-    for row, column, value in frame.sample(8, random_state=0).itertuples(index=False):
-        expected = torch.cosine_similarity(hidden[row], hidden[column], dim=0).item()
-        assert value == pytest.approx(expected, abs=1e-5)
