@@ -3,14 +3,11 @@ back through it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 import torch
 
-from lib.data import Batch
-from lib.encoders.sentence_encoder import pad
 from lib.losses import IGNORED
 
 
@@ -41,21 +38,6 @@ def with_swap(rows: pd.DataFrame) -> pd.DataFrame:
     wide = rows.groupby([*keys, "metric"], sort=False, dropna=False).value.first().unstack("metric", sort=False)
     wide = wide.assign(swap=wide["other vector"] - wide["own vector"]).reset_index()
     return wide.melt(keys, ["loss ratio", "gradient ratio", "swap"], var_name="metric").dropna(subset="value")
-
-
-def term_gradients(method: Any, sentences: Sequence[str]) -> dict[str, float]:
-    """Term -> norm of its gradient over all weights of the encoder, for one batch in training mode.
-
-    Exact, one backward pass per term; give every term the weight with which it is to be compared.
-    """
-    ids, mask = pad(method.encoder.tokenize(list(sentences), 128), method.encoder.tokenizer.pad_token_id)
-    batch = Batch(ids.unsqueeze(1), mask.unsqueeze(1), ("anchor",)).to(method.encoder.device)
-    weights = [p for p in method.encoder.parameters() if p.requires_grad]
-    norms = {}
-    for name, term in method.train()(batch).items():
-        gradients = torch.autograd.grad(term, weights, retain_graph=True, allow_unused=True)
-        norms[name] = float(torch.stack([g.norm() for g in gradients if g is not None]).norm())
-    return norms
 
 
 @torch.no_grad()

@@ -9,47 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from lib.data import load_corpus, tokenize_corpus
 from lib.data.sts import POSITIVE_GOLD, STSTask
-from lib.encoders import SentenceEncoder
-from lib.losses import dimension_contrast, info_nce
-from lib.losses.dimension_contrast import REDUCTIONS, cross_correlation
+from lib.losses.dimension_contrast import cross_correlation
 from lib.results import history
-
-
-def scales_at_start(config: Any) -> pd.DataFrame:
-    """Value of each term of a run of MSSE (its RunConfig) with weight 1, and the norm of its gradient at the vectors it
-    reads: before the first step, for one batch of its sentences in training mode.
-
-    Returns:
-        index: L_NCE; L_DCM with every reduction, columns and weights as the method has them; L_ICM as mean and sum over
-        the tokens. Columns: value, gradient at h, and relative to L_NCE, of the gradients.
-    """
-    sentences = load_corpus(config.corpus, config.data_folder(), size=config.batch_size, seed=config.corpus_seed)
-    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
-    torch.manual_seed(config.seed)
-    tokens = tokenize_corpus(sentences, encoder, max_length=config.max_length)
-    batch = tokens.batch(range(len(sentences))).to(encoder.device)
-    weights = dict.fromkeys(("nce_weight", "dimension_weight", "reconstruction_weight"), 1.0)
-    method = config.spec.build(encoder, {**config.method_arguments, **weights}).train()
-    arguments, embedded = method.arguments, method.embed(batch)
-    leaves = {name: z.detach().requires_grad_() for name, z in embedded.embeddings.items()}
-    views = method.project(embedded.replace(embeddings=leaves))
-    z, columns, memory = (views.by_role(name) for name in ("encoder", "dimensions", "memory"))
-    terms = {"L_NCE": ("encoder", info_nce(z["anchor"], z["positive"], temperature=arguments.temperature))}
-    options = {"normalise": arguments.dimension_normalise, "diagonal_weight": arguments.diagonal_weight}
-    options |= {"off_diagonal_weight": arguments.off_diagonal_weight}
-    for how in REDUCTIONS:
-        loss = dimension_contrast(columns["anchor"], columns["positive"], reduce=how, **options)
-        terms[f"L_DCM, {how}"] = "dimensions", loss
-    for how in ("mean", "sum"):
-        terms[f"L_ICM, {how} over the tokens"] = "memory", method.rebuild(memory["anchor"], batch, how)
-    rows = {
-        name: (loss.item(), torch.autograd.grad(loss, leaves[which], retain_graph=True)[0].norm().item())
-        for name, (which, loss) in terms.items()
-    }
-    frame = pd.DataFrame(rows, index=["value", "gradient at h"]).T
-    return frame.assign(**{"relative to L_NCE": frame["gradient at h"] / frame.loc["L_NCE", "gradient at h"]})
 
 
 def term_history(*quantities: str) -> Callable[[Any], pd.DataFrame]:
