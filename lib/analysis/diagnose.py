@@ -67,7 +67,12 @@ def readings(
     Returns:
         A row for each reading, the papers' first (own pooling, no projection): AXES, "split of ..." for each of `others`,
         changes (in how many of these it is not as in the first row), a column a task (correlation x 100), and AVERAGE.
+
+    Raises:
+        ConfigError: a sum of encoders, whose vectors have no single pooling.
     """
+    if not isinstance(encoder, SentenceEncoder):
+        raise ConfigError("a sum of encoders is read by its encoders: name one of those in its folder.")
     texts = list(dict.fromkeys(text for task in (*tasks, *others) for text in (*task.sentences1, *task.sentences2)))
     row_of = {text: row for row, text in enumerate(texts)}
     sides = [[[row_of[text] for text in side] for side in (t.sentences1, t.sentences2)] for t in (*tasks, *others)]

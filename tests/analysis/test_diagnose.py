@@ -16,6 +16,7 @@ from lib.data import demo
 from lib.data.files import read_table
 from lib.data.sts import STSTask, Subset
 from lib.encoders import SentenceEncoder
+from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
 from lib.encoders.sentence_encoder import in_mode
 from lib.evaluation.sts import cosine
@@ -129,6 +130,11 @@ def test_a_planted_cause_is_named_first(encoder, tasks, layer, found, changed, w
         part.split(",")[0] in words or part.startswith("split of") for part in parts
     )
     assert best.sure == "reproduced" or "dropout" in words  # its random numbers are others
+
+
+def test_a_sum_of_encoders_is_refused(encoder, tasks):
+    with pytest.raises(ConfigError, match="name one of those in its folder"):
+        diagnose.readings(EncoderSum([encoder, encoder]), *tasks)
 
 
 def test_nothing_is_suspected_where_nothing_is_wrong(encoder, tasks, found):
