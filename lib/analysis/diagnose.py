@@ -57,7 +57,8 @@ def readings(
     """Scores of an encoder by every reading that differs from the papers' in at most `most` ways.
 
     One forward pass over the distinct texts serves four poolings, with and without projection, and all ways to score. Further
-    passes: the prompt's, dropout on, bf16, and the texts that a shorter length cuts or lower case changes.
+    passes: the prompt's, the texts that a shorter length cuts or lower case changes, and by the own pooling alone dropout on
+    and bf16.
 
     Args:
         tasks: what the papers score. others: another split of some of them, such as STS-B dev or all of SICK-R.
@@ -117,7 +118,7 @@ def _all_vectors(
     if encoder.tokenizer.mask_token is not None:
         groups.insert(0 if not own else 1, (prompted, ["mask_prompt"]))
     for reader, names in groups:
-        for how, found in _passes(reader, texts, names, lengths):
+        for how, found in _passes(reader, texts, names, lengths, names[0] == encoder.pooling):
             for pooling, x in found.items():
                 yield (pooling, "left out", how), x
                 if projection is not None:
@@ -127,9 +128,10 @@ def _all_vectors(
 
 
 def _passes(
-    encoder: SentenceEncoder, texts: list[str], poolings: Sequence[str], lengths: Sequence[int]
+    encoder: SentenceEncoder, texts: list[str], poolings: Sequence[str], lengths: Sequence[int], is_own: bool
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself."""
+    """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself. is_own: whether
+    the first pooling is the encoder's."""
     ids = encoder.tokenize(texts)
     plain = _vectors(encoder, ids, poolings)
     yield "as it is", plain
@@ -143,10 +145,12 @@ def _passes(
             for name, x in again.items():
                 vectors[name][rows] = x
             yield how, vectors
+    if not is_own:
+        return
     with torch.random.fork_rng([encoder.device] if encoder.device.type == "cuda" else []):
         torch.manual_seed(0)
-        yield "dropout on", _vectors(encoder, ids, poolings, training=True)
-    yield "bf16", _vectors(encoder, ids, poolings, dtype=torch.bfloat16)
+        yield "dropout on", _vectors(encoder, ids, poolings[:1], training=True)
+    yield "bf16", _vectors(encoder, ids, poolings[:1], dtype=torch.bfloat16)
 
 
 @torch.no_grad()
@@ -165,7 +169,7 @@ def _vectors(
         encoder.training = (
             training or dtype is not None
         )  # of this reader alone: its parts, and dropout, stay as they are
-        for batch in token_batches(np.array([len(row) for row in ids]), 4096):
+        for batch in token_batches(np.array([len(row) for row in ids]), 1024 if encoder.device.type == "cpu" else 4096):
             inputs = pad([ids[row] for row in batch], encoder.tokenizer.pad_token_id, device=encoder.device)
             for name, x in encoder.readings(*inputs, poolings).items():
                 vectors[name][batch] = x.cpu().numpy()

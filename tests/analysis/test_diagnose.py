@@ -103,7 +103,6 @@ PLANTED = [
     ({"pooling": "mask_prompt"}, "pooling: mask_prompt"),
     ({"projection": True}, "projection: read"),
     ({"length": 14}, "forward pass: 14 tokens"),
-    ({"dropout": True}, "forward pass: dropout on"),
     ({"similarity": "dot"}, "similarity: dot product"),
     ({"similarity": "Euclid"}, "similarity: Euclid"),
     ({"aggregation": "mean"}, "aggregation: mean"),
@@ -129,7 +128,13 @@ def test_a_planted_cause_is_named_first(encoder, tasks, layer, found, changed, w
     assert len(parts) == len(changed) and all(
         part.split(",")[0] in words or part.startswith("split of") for part in parts
     )
-    assert best.sure == "reproduced" or "dropout" in words  # its random numbers are others
+    assert best.sure == "reproduced"
+
+
+def test_dropout_is_nearer_than_nothing_though_its_random_numbers_are_others(encoder, tasks, found):
+    """On 38 pairs a task these numbers matter as much as dropout itself: more cannot be asked."""
+    explained = diagnose.explain(found, got(encoder, tasks, {"dropout": True})).set_index("cause").distance
+    assert explained["forward pass: dropout on, not as it is"] < explained[""]
 
 
 def test_a_sum_of_encoders_is_refused(encoder, tasks):

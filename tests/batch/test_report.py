@@ -115,7 +115,7 @@ def test_the_committed_notebooks(tmp_path):
     written = sorted(index.parent.glob("*.html"))
     assert len(written) == len(NOTEBOOKS) + 1
     assert {path.name: wrong(path) for path in written} == {path.name: [] for path in written}
-    links = page(index.with_name("9_backbone.html")).links
+    links = page(index.with_name("0_start_here.html")).links
     assert "1_simcse.html" in links and not any("README" in url for url in links)
 
 
@@ -129,7 +129,7 @@ def test_every_formula_of_the_notebooks_becomes_mathml():
                 formulas += html.count("<math")
                 plain = re.sub(r"<code>.*?</code>|<pre>.*?</pre>", "", html, flags=re.S)
                 assert "math-core-error" not in html and "$" not in plain, f"{path.name}: {html}"
-    assert formulas > 100
+    assert formulas > 80
 
 
 @pytest.mark.parametrize(
