@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -337,14 +338,15 @@ def training_differences(settings: Mapping[str, Any], reference: Mapping[str, An
 
 
 def named(pairs: Sequence[str], what: str) -> dict[str, Any]:
-    """["STS12=68.4", "STS-B=76.9"] -> {"STS12": 68.4, "STS-B": 76.9}; values as YAML reads them.
+    """["STS12: 68.4", "STS-B=76.9"] -> {"STS12": 68.4, "STS-B": 76.9}; values as YAML reads them.
 
     Raises:
-        ConfigError: a text that is not name=value; `what` names the parameter.
+        ConfigError: a text that is not name: value; `what` names the parameter.
     """
-    if wrong := [pair for pair in pairs if not pair.partition("=")[2]]:
-        raise ConfigError(f"{what} has {wrong[0]!r}: write each as name=value.")
-    return {name.strip(): yaml.safe_load(value) for name, _, value in (pair.partition("=") for pair in pairs)}
+    parts = [re.split("[:=]", pair, maxsplit=1) for pair in pairs]
+    if wrong := [pair for pair, part in zip(pairs, parts, strict=True) if len(part) < 2 or not part[1].strip()]:
+        raise ConfigError(f"{what} has {wrong[0]!r}: write each as name: value.")
+    return {name.strip(): yaml.safe_load(value) for name, value in parts}
 
 
 def published(row: str) -> dict[str, float]:

@@ -217,8 +217,8 @@ def test_the_nearest_published_row():
 
 
 def test_what_people_write():
-    assert diagnose.named(["STS12=68.4", "text = wiki"], "mine") == {"STS12": 68.4, "text": "wiki"}
-    with pytest.raises(ConfigError, match="settings has 'epochs': write each as name=value"):
+    assert diagnose.named(["STS12: 68.4", "text = wiki"], "mine") == {"STS12": 68.4, "text": "wiki"}
+    with pytest.raises(ConfigError, match="settings has 'epochs': write each as name: value"):
         diagnose.named(["epochs"], "settings")
     assert diagnose.published("simcse, Table 5, SimCSE-BERT-base")["Avg."] == 76.25
     for row, known in (

@@ -240,7 +240,7 @@ WRONG = {
         "seeds=[]": "the number of seeds must be at least 1",
         "choice_seed=42": "choice_seed 42 is one of seeds",
         "triples=nowhere.csv": "no such file",
-        "publish=true": "demo profile are not results",
+        "publish=true": "demo profile, whose numbers are not results",
     },
     "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
     "3_infocse": {"stage_one_steps=-1": "stage 1 alone, given: corpus_size must be at least 0; got -64"},
