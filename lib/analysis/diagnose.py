@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -11,11 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-import yaml
-from scipy import stats
 
-from lib import results
-from lib.analysis import papers
 from lib.checks import ConfigError
 from lib.data import demo
 from lib.data.sts import STSTask, Subset
@@ -33,16 +28,6 @@ SIMILARITIES = {
     "cosine": cosine,
     "dot product": lambda x, y: (x.astype(np.float64) * y).sum(1),
     "Euclid": lambda x, y: -np.linalg.norm(x.astype(np.float64) - y, axis=1),
-}
-# parameter of a training -> what settings of published ablations are called
-ABLATIONS = {
-    "augmentation": "augmentation {}",
-    "batch_size": "batch {}",
-    "dropout": "dropout {}",
-    "learning_rate": "rate {}",
-    "mlm_weight": "MLM weight {}",
-    "projection": "projection {}",
-    "temperature": "temperature {}",
 }
 
 
@@ -167,14 +152,26 @@ def _vectors(
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
     with in_mode(encoder, training=training):
-        encoder.training = (
-            training or dtype is not None
-        )  # of this reader alone: its parts, and dropout, stay as they are
+        if dtype is not None:
+            encoder.training = (
+                True  # of this reader alone, which takes dtype then; its parts, and dropout, stay as they are
+            )
         for batch in token_batches(np.array([len(row) for row in ids]), 1024 if encoder.device.type == "cpu" else 4096):
             inputs = pad([ids[row] for row in batch], encoder.tokenizer.pad_token_id, device=encoder.device)
             for name, x in encoder.readings(*inputs, poolings).items():
                 vectors[name][batch] = x.cpu().numpy()
     return vectors
+
+
+def check_scores(mine: Mapping[str, Any], tasks: Sequence[str]) -> None:
+    """Raise ConfigError where no score is given, or one is of another task or no number from -100 to 100."""
+    known = {*tasks, AVERAGE}
+    if (
+        not mine
+        or not set(mine) <= known
+        or not all(isinstance(x, int | float) and -100 <= x <= 100 for x in mine.values())
+    ):
+        raise ConfigError(f"mine {dict(mine)}: give scores from -100 to 100, x 100, of {', '.join(sorted(known))}.")
 
 
 def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
@@ -191,11 +188,10 @@ def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
         SURE or "not excluded"), same (other changes that give the same scores), and the scores.
 
     Raises:
-        ConfigError: no score is given, one is of an unknown task or not from -100 to 100.
+        ConfigError: as `check_scores`.
     """
     tasks = [name for name in found if name not in (*AXES, "changes") and not name.startswith("split of ")]
-    if not mine or not set(mine) <= set(tasks) or not all(-100 <= value <= 100 for value in mine.values()):
-        raise ConfigError(f"mine {dict(mine)}: give scores from -100 to 100, x 100, of {', '.join(tasks)}.")
+    check_scores(mine, tasks)
     asked = [name for name in mine if name != AVERAGE] or [AVERAGE]
     apart = found[asked] - [mine[name] for name in asked]
     frame = found.assign(cause=causes(found), distance=np.sqrt((apart**2).mean(axis=1)))
@@ -228,36 +224,32 @@ def _levels(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping
     """Means over the tasks that were given: of the score, of the papers' reading, of the best one, and what is claimed (NaN where
     the claim has not these tasks)."""
     asked = [name for name in mine if name != AVERAGE] or [AVERAGE]
+    tasks = list(explained.columns[explained.columns.get_loc("same") + 1 :])
+    claim = np.nan
+    if set(asked) <= set(claimed):
+        claim = np.mean([claimed[name] for name in asked])
+    elif set(asked) == set(tasks) - {AVERAGE}:  # a claim of the average alone
+        claim = claimed.get(AVERAGE, np.nan)
     own = explained[explained.cause == ""].iloc[0]
-    every = set(asked) >= set(explained.columns[5:-1])  # the columns behind `same`, but the average
-    claim = (
-        np.mean([claimed[name] for name in asked])
-        if set(asked) <= set(claimed)
-        else claimed.get(AVERAGE, np.nan)
-        if every
-        else np.nan
-    )
-    return {
-        "claimed": float(claim),
-        "own": float(own[asked].astype(float).mean()),
-        "best": float(explained.loc[0, asked].astype(float).mean()),
-        "got": float(np.mean([mine[name] for name in asked])),
-    }
+    means = {"own": own[asked].mean(), "best": explained.loc[0, asked].mean()}
+    return {"claimed": claim, "got": np.mean([mine[name] for name in asked])} | means
 
 
 def verdict(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping[str, float]) -> str:
     """A sentence or two: what explains the score, how surely, and what it leaves. claimed: column -> score, may be empty."""
     best, levels = explained.iloc[0], _levels(explained, mine, claimed)
-    if best.cause == "":
-        text = "Nothing is wrong with the evaluation: read as the papers read it, this encoder has {own:.2f}, and you got {got:.2f}."
+    head = "read as the papers read it, this encoder has {own:.2f}, and you got {got:.2f}"
+    if best.sure == "not excluded":
+        text = f"No reading explains your score: {head}. The nearest one leaves {{rest:+.2f}} points ({{nearest}})."
+    elif best.cause:
+        text = f"Your evaluation differs: {head}. Best explanation ({{sure}}): {{nearest}}."
     else:
-        text = "You got {got:.2f}; read as the papers read it, this encoder has {own:.2f}. Best explanation ({sure}): {cause}."
-    text = text.format(**levels, sure=best.sure, cause=best.cause)
-    if set(mine) == {AVERAGE} and best.cause:
+        text = f"Nothing is wrong with the evaluation: {head} ({{sure}})."
+    rest, nearest = levels["got"] - levels["best"], best.cause or "the papers' own"
+    text = text.format(**levels, rest=rest, nearest=nearest, sure=best.sure)
+    if set(mine) == {AVERAGE}:
         near = int((explained.distance <= 0.1).sum())
         text += f" An average alone fits {near} readings within 0.1: give the tasks to tell them apart."
-    if best.sure == "not excluded":
-        text += f" That leaves {levels['got'] - levels['best']:+.2f} points which no reading here explains."
     apart = levels["claimed"] - levels["own"]
     if abs(apart) >= 0.05:
         text += f" The other {apart:+.2f} points to the {levels['claimed']:.2f} that is claimed are the encoder, not the evaluation."
@@ -273,102 +265,6 @@ def steps(explained: pd.DataFrame, mine: Mapping[str, float], claimed: Mapping[s
     lines += [(cause.replace(" and ", "\n"), levels["best"] - levels["own"])] * bool(cause)
     lines += [("not explained", levels["got"] - levels["best"]), ("yours", levels["got"])]
     return pd.DataFrame(lines, columns=["name", "value"])
-
-
-def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int:
-    """Seeds of each side with which a two-sided t-test (5 %) finds a difference of means with this power, when both sides
-    have this deviation over seeds."""
-    for seeds in range(2, 10_000):
-        freedom, shift = 2 * seeds - 2, difference / deviation * (seeds / 2) ** 0.5
-        if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, shift) >= power:
-            return seeds
-    raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
-
-
-def among_seeds(score: float, table: Mapping[str, float]) -> str:
-    """Where a score lies among seeds that were published as mean, std, min and max."""
-    away = (score - table["mean"]) / table["std"]
-    share = 100 * stats.norm.cdf(away)
-    where = "inside" if table["min"] <= score <= table["max"] else "outside"
-    return f"{score:.2f} is {away:+.1f} deviations from the mean, {where} the range of the seeds; {share:.0f} % of seeds are lower"
-
-
-def nearest_published(mine: Mapping[str, float], most: int = 5) -> pd.DataFrame:
-    """The rows of the papers' tables that are nearest to a row of scores, by the root mean square over the tasks that both have.
-
-    Returns:
-        paper, table, method, setting, tasks (how many are compared), distance; the nearest first. Rows that share fewer than
-        three tasks with `mine` are left out.
-    """
-    lines = []
-    for paper in papers.sheets():
-        for one in papers.load(paper)["tables"]:
-            table = papers.table(paper, one["id"])
-            table = table[table.column.isin([name for name in mine if name != AVERAGE])].dropna(subset="value")
-            for key, row in table.groupby(["paper", "table", "method", "setting"], sort=False):
-                apart = row.value.astype(float) - row.column.map(mine)
-                lines.append((*key, len(row), float(np.sqrt((apart**2).mean()))))
-    frame = pd.DataFrame(lines, columns=["paper", "table", "method", "setting", "tasks", "distance"])
-    return frame[frame.tasks >= 3].sort_values("distance", kind="stable").head(most).reset_index(drop=True)
-
-
-def training_differences(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> pd.DataFrame:
-    """Settings of a training that are not the reference's, with what each was measured to change (ablations of SimCSE, STS-B
-    dev, mean of encoders and seeds).
-
-    Returns:
-        setting, yours, reference, effect (points on STS-B dev; NaN: not measured); the largest effect first.
-
-    Raises:
-        ConfigError: a setting that the reference does not have.
-    """
-    if unknown := sorted(set(settings) - set(reference)):
-        raise ConfigError(f"settings {unknown} are unknown: choose from {', '.join(sorted(reference))}.")
-    rows = results.rows("small", paper="simcse", split="dev", metric="spearman", task="STS-B")
-    scores = rows.groupby(["backbone", "settings"]).value.mean().unstack("settings")
-    lines = []
-    for name, value in settings.items():
-        if value != reference[name]:
-            labels = [ABLATIONS.get(name, "").format(one) for one in (value, reference[name])]
-            measured = all(label in scores for label in labels)
-            effect = (scores[labels[0]] - scores[labels[1]]).mean() if measured else np.nan
-            lines.append((name, str(value), str(reference[name]), effect))
-    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect"])
-    return frame.sort_values("effect", key=lambda one: -one.abs(), kind="stable", na_position="last")
-
-
-def named(pairs: Sequence[str], what: str) -> dict[str, Any]:
-    """["STS12: 68.4", "STS-B=76.9"] -> {"STS12": 68.4, "STS-B": 76.9}; values as YAML reads them.
-
-    Raises:
-        ConfigError: a text that is not name: value; `what` names the parameter.
-    """
-    parts = [re.split("[:=]", pair, maxsplit=1) for pair in pairs]
-    if wrong := [pair for pair, part in zip(pairs, parts, strict=True) if len(part) < 2 or not part[1].strip()]:
-        raise ConfigError(f"{what} has {wrong[0]!r}: write each as name: value.")
-    return {name.strip(): yaml.safe_load(value) for name, value in parts}
-
-
-def published(row: str) -> dict[str, float]:
-    """The scores of a published row: "simcse, Table 5, SimCSE-BERT-base" -> column -> score.
-
-    Raises:
-        ConfigError: no such paper, table or method; the known ones are listed.
-    """
-    known: Sequence[str] = papers.sheets()
-    paper, _, rest = row.partition(", ")
-    if paper in known:
-        known = [one["id"] for one in papers.load(paper)["tables"]]
-        name = next((one for one in sorted(known, key=len, reverse=True) if rest.startswith(f"{one}, ")), "")
-        if name:
-            table = papers.table(paper, name).dropna(subset="value")
-            known = list(dict.fromkeys(table.method))
-            found = table[table.method == rest.removeprefix(f"{name}, ")].drop_duplicates("column")
-            if len(found):
-                return {column: float(value) for column, value in zip(found.column, found.value, strict=True)}
-    raise ConfigError(
-        f"claimed {row!r} is no published row; write paper, table, method. Known there: {', '.join(known)}."
-    )
 
 
 def demo_tasks() -> list[STSTask]:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -35,9 +36,11 @@ def readable(folder: Path) -> Path:
     path = safe if safe.is_file() else pickled
     if not path.is_file():
         return folder
+    if path == safe:
+        with safe_open(path, "pt") as file:
+            if not any(name.startswith(LAYER) for name in file.keys()):  # noqa: SIM118 -- no mapping
+                return folder
     state = load_file(path) if path == safe else _tensors(path)
-    if path == safe and not any(name.startswith(LAYER) for name in state):
-        return folder
     digest = hashlib.sha256(path.read_bytes())
     for text in _texts(folder):
         digest.update(text.read_bytes())

@@ -113,7 +113,7 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
         raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
-    if problem := fault(model, report):
+    if problem := fault(model, report, Path(source)):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model
 

@@ -131,7 +131,7 @@ def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
     form["ignore_mismatched_sizes"] = True  # reported by `fault`
     backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
     remove_layer_norms(backbone, removed(config))
-    if problem := fault(backbone, report):
+    if problem := fault(backbone, report, folder):
         raise EncoderError(f"{problem}.")
     replace_dropout(backbone)
     return backbone

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -19,8 +20,8 @@ def reason(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:250]
 
 
-def fault(model: nn.Module, report: dict[str, Any]) -> str:
-    """What is wrong with weights that were loaded, from them and the library's report; empty: nothing."""
+def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
+    """What is wrong with weights that were loaded from folder, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
     if any("pooler" in key for key in missing):
         return "it was saved without a pooler; choose another pooling or backbone"
@@ -37,7 +38,21 @@ def fault(model: nn.Module, report: dict[str, Any]) -> str:
             "merged"
         )
     broken = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
-    return f"{min(broken)} holds NaN or infinite weights; the file is damaged" if broken else ""
+    if broken:
+        return f"{min(broken)} holds NaN or infinite weights; the file is damaged"
+    stored = _other_type(folder)
+    return f"its weights are stored as {stored}; save them as float32, float16 or bfloat16" if stored else ""
+
+
+def _other_type(folder: Path) -> str:
+    """What weights (not counters such as position_ids) are stored as, where that is no usual float: they would be read
+    without the scales that belong to them, and give vectors that look sound."""
+    for path in sorted(folder.glob("model*.safetensors")):
+        with safe_open(path, "pt") as file:
+            names = [name for name in file.keys() if name.endswith((".weight", ".bias"))]  # noqa: SIM118 -- no mapping
+            if other := {file.get_slice(name).get_dtype() for name in names} - {"F64", "F32", "F16", "BF16"}:
+                return min(other)
+    return ""
 
 
 def check_vectors(encoder: Any, name: str) -> None:

@@ -242,6 +242,11 @@ WRONG = {
         "triples=nowhere.csv": "no such file",
         "publish=true": "demo profile, whose numbers are not results",
     },
+    "11_diagnose": {
+        'mine=["STS99: 3"]': "give scores from -100 to 100",
+        "claimed=high": "is no number and no published row",
+        'settings=["warmth: 1"]': "are unknown: choose from",
+    },
     "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
     "3_infocse": {"stage_one_steps=-1": "stage 1 alone, given: corpus_size must be at least 0; got -64"},
     "4_msse": {"triples=demo": "the kind of corpus in demo 'sentences' is unknown"},

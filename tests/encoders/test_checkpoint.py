@@ -18,23 +18,24 @@ TEXTS = ["A dog runs.", "Two people talk about the weather.", "Stocks fell."]
 
 
 @pytest.fixture
-def written(tmp_path, tiny_bert):
-    """Writes a checkpoint as that script does; kind: bin or safetensors."""
+def written(tmp_path, tiny_bert, tiny_roberta):
+    """Writes a checkpoint as that script does; kind: bin, safetensors, or roberta (a bin)."""
 
     def write(kind, *, layer=True):
         folder = tmp_path / f"{kind}-{layer}"
         folder.mkdir()
-        for path in [*tiny_bert.glob("*.json"), *tiny_bert.glob("*.txt")]:
+        source, prefix = (tiny_roberta, "roberta.") if kind == "roberta" else (tiny_bert, "bert.")
+        for path in [*source.glob("*.json"), *source.glob("*.txt")]:
             if path.name not in ("modules.json", "sentence_encoder.json"):
                 shutil.copy(path, folder)
-        saved = load_file(tiny_bert / "model.safetensors")  # of a masked-language model: "bert." and "cls."
-        state = {name: value for name, value in saved.items() if name.startswith("bert.")}
-        width = state["bert.embeddings.word_embeddings.weight"].shape[1]
+        saved = {name.removeprefix(prefix): value for name, value in load_file(source / "model.safetensors").items()}
+        state = {f"{prefix}{name}": value for name, value in saved.items() if not name.startswith("cls.")}
+        width = state[f"{prefix}embeddings.word_embeddings.weight"].shape[1]
         torch.manual_seed(0)
         if layer:
             state |= {"mlp.dense.weight": torch.randn(width, width), "mlp.dense.bias": torch.randn(width)}
         state["lm_head.bias"] = torch.zeros(3)
-        if kind == "bin":
+        if kind != "safetensors":
             torch.save(state, folder / "pytorch_model.bin")
         else:
             save_file(state, folder / "model.safetensors")
@@ -43,11 +44,12 @@ def written(tmp_path, tiny_bert):
     return write
 
 
-@pytest.mark.parametrize("kind", ["bin", "safetensors"])
-def test_the_trained_layer_is_the_projection(written, tiny_bert, kind):
+@pytest.mark.parametrize("kind", ["bin", "safetensors", "roberta"])
+def test_the_trained_layer_is_the_projection(written, tiny_bert, tiny_roberta, kind):
     folder, state = written(kind)
     encoder = SentenceEncoder.from_pretrained(readable(folder), pooling="cls")
-    plain = SentenceEncoder.from_pretrained(tiny_bert, pooling="cls").encode(TEXTS)
+    source = tiny_roberta if kind == "roberta" else tiny_bert
+    plain = SentenceEncoder.from_pretrained(source, pooling="cls").encode(TEXTS)
     weight, bias = (state[f"mlp.dense.{name}"].numpy() for name in ("weight", "bias"))
     np.testing.assert_allclose(encoder.encode(TEXTS), np.tanh(plain @ weight.T + bias), atol=1e-5)
     encoder.projection = None

@@ -39,6 +39,7 @@ TEXTS = table("encoder x y label cluster", *(("a", x, 0.0, n, c) for x, (n, c) i
 NEAR = table("encoder x y text rank", ("a", 0, 0, "one", 1.0), ("a", 1, 1, "two", np.nan), ("b", 2, 2, "one", 2.0), ("b", 3, 3, "two", 1.0))  # fmt: skip
 COSINES = pd.DataFrame({"encoder": "a", "group": ["x", "y"] * 10, "cosine": np.linspace(0, 1, 20)})
 FLOORS = pd.DataFrame({"name": ["words"], "backbone": ["u"], "value": [59.0]})
+STEPS = pd.DataFrame({"name": ["claimed", "mean pooling", "not explained", "yours"], "value": [70.0, -3.0, 1.0, 68.0]})
 DRAWN = {
     "points": (figures.points, SCORES, {"floors": FLOORS}),
     "sizes": (figures.points, SIZES, {"x": "sentences", "log": True}),
@@ -52,6 +53,7 @@ DRAWN = {
     "densities": (figures.densities, COSINES, {}),
     "clusters": (figures.text_map, TEXTS, {}),
     "nearest": (figures.text_map, NEAR, {}),
+    "waterfall": (figures.waterfall, STEPS, {}),
 }
 
 
@@ -321,3 +323,10 @@ def test_the_nearest_texts_are_numbered_and_named_below_the_map():
     first, second = draw("nearest").axes
     assert (first.get_xlabel(), second.get_xlabel()) == ("1. one", "1. two\n2. one")
     assert [text.get_text() for text in second.texts] == ["1", "2"] and lines(first, markersize=6) == [[[0, 0]]]
+
+
+def test_a_waterfall_leads_from_the_first_number_to_the_last():
+    (ax,) = draw("waterfall").axes
+    bars = [(round(bar.get_x(), 6), round(bar.get_x() + bar.get_width(), 6)) for bar in ax.patches]
+    assert bars == [(0, 70), (70, 67), (67, 68), (0, 68)]
+    assert [text.get_text() for text in ax.texts] == ["70.00", "-3.00", "+1.00", "68.00"]
