@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -26,6 +27,18 @@ class DataError(Exception):
 
 class EncoderError(Exception):
     """A backbone cannot be loaded, or cannot do what was asked of it."""
+
+
+def say(text: str) -> None:
+    """One line for the user, beside the output of the command; where nobody can read it, none."""
+    with suppress(OSError):
+        print(" ".join(text.splitlines()), file=sys.stderr, flush=True)
+
+
+@cache
+def remark(text: str) -> None:
+    """What a user should know of something that goes on: `say`, once in a process."""
+    say(text)
 
 
 # Types of parameters with a range, for the annotation of a field; `fit` checks them. Others are written beside the field.

@@ -5,17 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 
-from lib.checks import ConfigError, DataError, EncoderError, refusal
+from lib.checks import ConfigError, DataError, EncoderError, refusal, say
 
 DONE, FAILED, REFUSED, INTERRUPTED, NOT_READ = 0, 1, 2, 130, 141
-
-
-def say(text: str) -> None:
-    """One line for the user, beside the output of the command; where nobody can read it, none."""
-    with suppress(OSError):
-        print(" ".join(text.splitlines()), file=sys.stderr, flush=True)
 
 
 def ended(command: Callable[[], int]) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from lib import paths
-from lib.checks import DataError
+from lib.checks import DataError, remark
 from lib.data import demo, hub
 from lib.data.files import expect_count, manifest, read_lines, read_table, single_spaced, suffixes
 from lib.data.sts import STS_TASKS, load_sts
@@ -22,6 +22,7 @@ from lib.data.sts import STS_TASKS, load_sts
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
 NUMBER = re.compile(r"[-+\d.,:/]*")
+SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
@@ -80,23 +81,41 @@ class Corpus:
 
 
 def _read_table(path: Path) -> Corpus:
-    """Columns of a .csv or .tsv file with a header; a missing cell becomes a single space, as in SimCSE's loader."""
+    """Columns of a .csv or .tsv file with a header."""
     header, rows = read_table(path)
     if any(len(name.split()) > 3 for name in header):
         raise DataError(f"{path}: line 1 is a sentence where a header must be: write sent0,sent1 above the rows.")
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     if broken := next((cell for row in rows for cell in row if "\n" in cell.strip()), ""):
         raise DataError(f"{path}: a cell goes over several lines, {broken[:60]!r}: is a quote sign left open?")
-    columns = [[row[i].strip() or " " for row in rows] for i in range(len(header))]
+    columns = [[row[i].strip() for row in rows] for i in range(len(header))]
     for name, column in zip(header, columns, strict=True):
-        cells = {cell.strip() for cell in column}
+        cells = set(column)
         are_labels = len(cells) <= MOST_LABELS < len(column) and not any(" " in cell for cell in cells)
         if rows and (are_labels or all(map(NUMBER.fullmatch, cells))):
             raise DataError(f"{path}: the column {name!r} holds numbers or labels, which are no text: take it out.")
     roles = tuple(name.lower() for name in header)
     if roles == ("anchor", "positive", "negative"):  # as data sets for sentence-transformers name them
         roles = ROLES
-    return Corpus(path.name, columns, roles if roles[0] == ROLES[0] else ())
+    return _without_gaps(Corpus(path.name, columns, roles if roles[0] == ROLES[0] else ()))
+
+
+def _without_gaps(corpus: Corpus) -> Corpus:
+    """The corpus, with a space in the place of hard negatives that are empty, as in SimCSE's loader: they are trained on, and
+    counted aloud. Raises DataError for another text that is empty."""
+    columns = []
+    for role, column in zip(corpus.roles, corpus.columns, strict=True):
+        empty = [row for row, text in enumerate(column, start=1) if not text.strip()]
+        if empty and role != ROLES[2]:
+            raise DataError(
+                f"{corpus.name}, row {empty[0]:,}: its {role} is empty, of {len(empty):,} such rows: take them out."
+            )
+        if empty:
+            remark(
+                f"{corpus.name}: {len(empty):,} of {len(column):,} hard negatives are empty; they are trained on as such."
+            )
+        columns.append([text if text.strip() else " " for text in column])
+    return replace(corpus, columns=columns)
 
 
 def _read(files: Sequence[Path]) -> Corpus:
@@ -133,10 +152,11 @@ def _from_hub(spec: str, data_dir: Path) -> Corpus:
     name, _, columns = spec.partition(":")
     try:
         table = load_dataset(name, split="train")
-        return Corpus(name, [[text or " " for text in table[column]] for column in columns.split(",")])
+        texts = [[text or "" for text in table[column]] for column in columns.split(",")]
     except Exception as error:  # the library raises a dozen kinds
         reason = single_spaced(f"{type(error).__name__}: {error}")
         raise DataError(f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason}).") from error
+    return _without_gaps(Corpus(name, texts))
 
 
 def _add_sentences(corpus: Corpus, task: str, data_dir: Path) -> Corpus:
@@ -185,4 +205,11 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         corpus = _read(list({os.path.realpath(file): file for file in files}.values()))  # each once
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")
-    return corpus.sample(size, seed)
+    corpus = corpus.sample(size, seed)
+    copies = len(corpus) - len(set(zip(*corpus.columns, strict=True)))
+    if copies > SOME_COPIES * len(corpus):
+        remark(
+            f"{corpus.name}: {copies / len(corpus):.0%} of the rows are there already. Copies in one batch are each other's "
+            "negatives: take them out, or set equal_texts to left_out (method simcse)."
+        )
+    return corpus

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from lib import paths
-from lib.checks import DataError
+from lib.checks import DataError, remark
 from lib.data.corpus import Corpus
 from lib.progress import progress
 
 FORMAT = 2
 CHUNK = 20_000
-MOST_UNKNOWN = 0.8  # share of the tokens of a corpus
+SOME_UNKNOWN, MOST_UNKNOWN = 0.05, 0.8  # shares of the tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +89,25 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
+def check_words(encoder: Any, unknown: int, tokens: int, texts: int, what: str) -> None:
+    """Look at how many words the tokenizer does not know, which all are one and the same to the encoder: remark on more than
+    SOME_UNKNOWN of them.
+
+    unknown, tokens: of all these texts, special tokens included in the latter. what: whose texts they are.
+
+    Raises:
+        DataError: more than MOST_UNKNOWN.
+    """
+    share = unknown and unknown / max(1, tokens - texts * len(encoder.tokenize([""])[0]))  # [CLS], [SEP] and a prompt
+    advice = "take a backbone made for this language or script"
+    if share > MOST_UNKNOWN:
+        raise DataError(f"{what}: {share:.0%} of the tokens are unknown to the tokenizer of the backbone; {advice}.")
+    if share > SOME_UNKNOWN:
+        remark(
+            f"{what}: {share:.0%} of the tokens are unknown to the tokenizer, which reads all of them as one; {advice}."
+        )
+
+
 def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False) -> TokenizedCorpus:
     """Tokenise with `encoder.tokenize`, or take the array that an earlier run left in the cache.
 
@@ -123,12 +142,7 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
     offsets = np.load(folder / "offsets.npy", allow_pickle=False)
     unknown = np.count_nonzero(ids == encoder.tokenizer.unk_token_id)
-    added = len(encoder.tokenize([""])[0]) if unknown > len(ids) / 4 else 0  # [CLS], [SEP] and a prompt
-    if added and unknown > MOST_UNKNOWN * (len(ids) - added * (len(offsets) - 1)):
-        raise DataError(
-            f"corpus {corpus.name!r}: more than {MOST_UNKNOWN:.0%} of its tokens are unknown to the tokenizer of the "
-            "backbone; take a backbone made for this language or script."
-        )
+    check_words(encoder, unknown, len(ids), len(offsets) - 1, f"corpus {corpus.name!r}")
     return TokenizedCorpus(ids, offsets, corpus.roles, encoder.tokenizer.pad_token_id)
 
 

@@ -52,7 +52,8 @@ class EncoderModule(InputModule):
 
     def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
         vectors = [
-            part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"]) for i, part in enumerate(self.parts)
+            part.finished(part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"]))
+            for i, part in enumerate(self.parts)
         ]
         weights = getattr(self.encoder, "weights", [1.0])
         features["sentence_embedding"] = torch.stack([w * x for w, x in zip(weights, vectors, strict=True)]).sum(0)

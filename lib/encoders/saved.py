@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import paths
-from lib.checks import DataError, EncoderError
+from lib.checks import DataError, EncoderError, remark
 from lib.encoders.dropout import replace_dropout
-from lib.encoders.heads import projection_head
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.weights import fault, reason, save_weights
@@ -34,11 +34,14 @@ MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the
 SHIPPED = {"demo": MINI_BERT} | {f"demo-{one}": MINI_BERT.with_name(f"mini-bert-{one}") for one in ("simcse", "msse")}
 # The list of modules for sentence-transformers where it has none of its own.
 OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.EncoderModule"}
-# The steps of sentence-transformers that are read, and their folders; their classes have other packages in other versions.
-STEPS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense"}
-WITHOUT_EFFECT = ("Normalize", "Dropout")  # on a cosine
+# The steps of sentence-transformers that are read, in their order, and their folders; their classes have other packages in
+# other versions. Dropout does nothing to an embedding.
+STEPS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense", "Normalize": ""}
+SENTENCE = "sentence_embedding"  # what a step there reads and writes
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 MARK = "layer_norms_removed"  # in the backbone's config.json: of how many layers, from the last one on
+TRAINED_LAYER = "mlp.dense"  # in checkpoints of SimCSE's script: what training read the embedding through
+USUALLY_UNREAD = re.compile(r"(^|\.)pooler\.|^cls\.|^lm_head\.|position_ids$")  # what no embedding needs
 PICKLED = (
     "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
     "and `save_pretrained` it as safetensors"
@@ -129,10 +132,14 @@ def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
     form |= {"config": config, "dtype": torch.float32, "attn_implementation": "sdpa", "output_loading_info": True}
     form["ignore_mismatched_sizes"] = True  # reported by `fault`
+    form["key_mapping"] = {rf"^{re.escape(TRAINED_LAYER)}": "pooler.dense"} if form["add_pooling_layer"] else None
     backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
     remove_layer_norms(backbone, removed(config))
     if problem := fault(backbone, report, folder):
         raise EncoderError(f"{problem}.")
+    if unread := sorted(key for key in report["unexpected_keys"] if not USUALLY_UNREAD.search(key)):
+        hint = f"; pooling 'pooler' reads {TRAINED_LAYER}" if unread[0].startswith(TRAINED_LAYER) else ""
+        remark(f"{folder}: {len(unread)} of its weights are not read, {', '.join(unread[:4])}{hint}.")
     replace_dropout(backbone)
     return backbone
 
@@ -176,8 +183,8 @@ def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
 
 
 def read_modules(folder: Path) -> dict[str, Any]:
-    """What a saved encoder says of its pooling, projection and max_length (ours or sentence-transformers'); {} for a
-    plain backbone.
+    """What a saved encoder says of its pooling, projection, max_length, and whether it normalises (ours or
+    sentence-transformers'); {} for a plain backbone.
 
     Raises:
         EncoderError: its pooling or its projection is none of those known here.
@@ -189,29 +196,46 @@ def read_modules(folder: Path) -> dict[str, Any]:
     for config in map(paths.read_json, sorted(folder.glob("sentence_*_config.json"))):  # bert, roberta, ...
         modules = {"max_length": config.get("max_seq_length"), "lower_case": config.get("do_lower_case")} | modules
     if config := _read_json(folder / "2_Dense/config.json"):
-        if not str(config.get("activation_function")).endswith("Tanh"):
-            raise EncoderError(f"{folder}: its dense layer is not linear + tanh, which is all that is read here.")
-        weights = load_file(folder / "2_Dense/model.safetensors")
-        modules["projection"] = projection_head(config["in_features"])
-        modules["projection"][0].load_state_dict({k.removeprefix("linear."): v for k, v in weights.items()})
+        modules["projection"] = _read_dense(folder, config)
     return modules
 
 
+def _read_dense(folder: Path, config: Mapping[str, Any]) -> nn.Sequential:
+    """The linear layer in 2_Dense, and its tanh if it has one."""
+    activation = str(config.get("activation_function")).rpartition(".")[2]
+    is_plain = {config.get(f"module_{side}_name") or SENTENCE for side in ("input", "output")} == {SENTENCE}
+    if activation not in ("Tanh", "Identity") or config.get("use_residual") or not is_plain:
+        raise EncoderError(
+            f"{folder}: its dense layer is more than a linear layer of the embedding, perhaps with tanh, which is all that "
+            "is read here."
+        )
+    linear = nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+    weights = load_file(folder / "2_Dense/model.safetensors")
+    linear.load_state_dict({name.removeprefix("linear."): value for name, value in weights.items()})
+    return nn.Sequential(linear, nn.Tanh()) if activation == "Tanh" else nn.Sequential(linear)
+
+
 def _read_steps(folder: Path) -> dict[str, Any]:
-    """The pooling of a folder of sentence-transformers; {} where that package would take its default.
+    """Pooling, and whether it normalises, of a folder of sentence-transformers; {} where it has no list of steps.
 
     Raises:
         EncoderError: it would do more to a text than is done here.
     """
+    order, names = iter(STEPS), []
     for step in _read_json(folder / "modules.json"):
         package, _, name = step["type"].rpartition(".")
-        place = folder / step["path"]
-        is_read = name in STEPS and place == folder / STEPS[name] and (place / "config.json").is_file()
-        if not package.startswith("sentence_transformers.") or not (is_read or name in WITHOUT_EFFECT):
+        is_theirs, place = package.startswith("sentence_transformers."), folder / step["path"]
+        if is_theirs and name == "Dropout":
+            continue
+        is_known = is_theirs and name in order  # which moves on: each at most once, in this order
+        is_there = is_known and place == folder / STEPS[name] and (place / "config.json").is_file()
+        if not (is_there or (is_known and name == "Normalize")):  # which has no settings
             raise EncoderError(
                 f"modules.json lists the step {step['type']!r} in {step['path']!r}, which is not read here: known are a "
-                "transformer in the folder itself, 1_Pooling and 2_Dense, each with its config.json, and Normalize."
+                "transformer in the folder itself, 1_Pooling and 2_Dense, each with its config.json, and Normalize, in "
+                "this order."
             )
+        names.append(name)
     prompts = _read_json(folder / "config_sentence_transformers.json")
     default = prompts.get("default_prompt_name")
     if default is not None and (prompts.get("prompts") or {}).get(default, True):
@@ -219,11 +243,12 @@ def _read_steps(folder: Path) -> dict[str, Any]:
             "config_sentence_transformers.json puts a prompt before each text (default_prompt_name), which is not done "
             "here: set it to null and put the prompt before your texts."
         )
-    if not (config := _read_json(folder / "1_Pooling/config.json")):
-        return {}
-    flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
-    modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [config.get("pooling_mode")]  # newer: a name
-    return {"pooling": " and ".join(map(str, modes))}
+    said = {"normalise": True} if "Normalize" in names else {}
+    if config := _read_json(folder / "1_Pooling/config.json"):
+        flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
+        modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [config.get("pooling_mode")]  # newer: a name
+        said["pooling"] = " and ".join(map(str, modes))
+    return said
 
 
 def write_encoder(encoder: Any, folder: Path) -> None:
@@ -234,8 +259,9 @@ def write_encoder(encoder: Any, folder: Path) -> None:
     `lib.encoders.export`. Raises EncoderError for a projection that is not SimCSE's.
     """
     backbone, pooling, projection = encoder.backbone, encoder.pooling, encoder.projection
-    if projection is not None and [type(module) for module in projection.children()] != [nn.Linear, nn.Tanh]:
-        raise EncoderError("only a projection of one linear layer and tanh can be saved with an encoder.")
+    layers = [] if projection is None else [type(module) for module in projection.children()]
+    if layers not in ([], [nn.Linear], [nn.Linear, nn.Tanh]):
+        raise EncoderError("only a projection of one linear layer, perhaps with tanh, can be saved with an encoder.")
     backbone.save_pretrained(folder)
     encoder.tokenizer.save_pretrained(folder)
     config = backbone.config
@@ -251,12 +277,12 @@ def write_encoder(encoder: Any, folder: Path) -> None:
 
     add("Transformer", "")
     if POOLINGS[pooling].layers == "all":
-        layers, start = config.num_hidden_layers, 1 if pooling == "first_last_mean" else 0
-        weights = torch.zeros(layers + 1 - start, device="cpu")
+        depth, start = config.num_hidden_layers, 1 if pooling == "first_last_mean" else 0
+        weights = torch.zeros(depth + 1 - start, device="cpu")
         weights[0] += 1
         weights[-1] += 1
         place = "1_WeightedLayerPooling"
-        add("WeightedLayerPooling", place, **size, num_hidden_layers=layers, layer_start=start)
+        add("WeightedLayerPooling", place, **size, num_hidden_layers=depth, layer_start=start)
         save_weights({"layer_weights": weights}, folder / place / "model.safetensors")
         write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
     is_theirs = pooling not in ("mask_prompt", "pooler") and not removed(config)
@@ -266,14 +292,22 @@ def write_encoder(encoder: Any, folder: Path) -> None:
         add("Pooling", "1_Pooling", **size, **flags, pooling_mode_max_tokens=False)
     if projection is not None:
         linear = projection[0]
-        shape = {"in_features": linear.in_features, "out_features": linear.out_features, "bias": True}
-        add("Dense", "2_Dense", **shape, activation_function="torch.nn.modules.activation.Tanh")
-        weights = {"linear.weight": linear.weight, "linear.bias": linear.bias}
+        shape = {
+            "in_features": linear.in_features,
+            "out_features": linear.out_features,
+            "bias": linear.bias is not None,
+        }
+        activation = "activation.Tanh" if nn.Tanh in layers else "linear.Identity"
+        add("Dense", "2_Dense", **shape, activation_function=f"torch.nn.modules.{activation}")
+        weights = {f"linear.{name}": value for name, value in linear.state_dict().items()}
         save_weights(weights, folder / "2_Dense" / "model.safetensors")
+    if encoder.normalise:
+        add("Normalize", f"{len(modules)}_Normalize")
     write_json(folder / "modules.json", modules if is_theirs else [OUR_MODULE])
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    write_json(folder / "sentence_encoder.json", {"pooling": pooling, "max_length": encoder.max_length})
+    said = {"pooling": pooling, "max_length": encoder.max_length} | ({"normalise": True} if encoder.normalise else {})
+    write_json(folder / "sentence_encoder.json", said)
 
 
 def save_whole(write: Callable[[Path], object], folder: str | os.PathLike) -> Path:

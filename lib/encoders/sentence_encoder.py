@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from lib.checks import EncoderError
-from lib.data.tokenized import tokenizer_fingerprint
+from lib.data.tokenized import check_words, tokenizer_fingerprint
 from lib.encoders import packed
 from lib.encoders.pooling import POOLINGS, PROMPT
 from lib.encoders.saved import load_backbone, save_whole, write_encoder
@@ -38,6 +39,8 @@ class SentenceEncoder(nn.Module):
         projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
         max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`. None takes
             what the tokenizer names; either way it is at most what the backbone takes.
+        normalise: `encode` gives vectors of length 1, where a folder of sentence-transformers asks for it; training and
+            analysis read them as they are before.
 
     Raises:
         EncoderError: an unknown pooling.
@@ -51,12 +54,13 @@ class SentenceEncoder(nn.Module):
         pooling: str = "cls",
         projection: nn.Module | None = None,
         max_length: int | None = None,
+        normalise: bool = False,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise EncoderError(f"pooling {pooling!r} is unknown: choose one of {', '.join(POOLINGS)}.")
         self.backbone, self.tokenizer = backbone, tokenizer
-        self.pooling, self.projection = pooling, projection
+        self.pooling, self.projection, self.normalise = pooling, projection, normalise
         self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
         self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
 
@@ -86,8 +90,8 @@ class SentenceEncoder(nn.Module):
         """
         backbone, tokenizer, saved = load_backbone(path_or_id, pooling=pooling, dropout=dropout, what=what)
         pooling, projection = pooling or saved.get("pooling", "cls"), projection or saved.get("projection")
-        length = saved.get("max_length")
-        encoder = cls(backbone, tokenizer, pooling=pooling, projection=projection, max_length=length)
+        how = {name: saved[name] for name in ("max_length", "normalise") if name in saved}
+        encoder = cls(backbone, tokenizer, pooling=pooling, projection=projection, **how)
         check_vectors(encoder, f"{what} {str(path_or_id)!r}")
         return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
@@ -97,6 +101,9 @@ class SentenceEncoder(nn.Module):
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
         parts = [architecture(self.backbone.config), self.pooling, self.max_length]
         parts += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
+        parts += ["normalised"] if self.normalise else []
+        layers = [] if self.projection is None else [*self.projection.children()]
+        parts += ["a projection without tanh"] if len(layers) == 1 else []
         digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
         hash_weights(digest, self)
         folder = Path(self.backbone.config._name_or_path)
@@ -149,6 +156,10 @@ class SentenceEncoder(nn.Module):
         pooled = readings[self.pooling]
         return pooled if self.projection is None else self.projection(pooled)
 
+    def finished(self, vectors: Tensor) -> Tensor:
+        """What `forward` gives as `encode` gives it: [N, D] -> [N, D]."""
+        return F.normalize(vectors, dim=-1) if self.normalise else vectors
+
     def readings(
         self, input_ids: Tensor, attention_mask: Tensor, poolings: Sequence[str], **captures: Any
     ) -> dict[str, Tensor]:
@@ -198,7 +209,12 @@ class SentenceEncoder(nn.Module):
 
     @torch.no_grad()
     def encode(
-        self, sentences: Sequence[str], *, batch_tokens: int | None = None, show_progress: bool = False
+        self,
+        sentences: Sequence[str],
+        *,
+        batch_tokens: int | None = None,
+        show_progress: bool = False,
+        any_words: bool = False,
     ) -> np.ndarray:
         """Embed sentences: n strings, in a list or another iterable -> float32 array [n, D], in the given order.
 
@@ -209,8 +225,10 @@ class SentenceEncoder(nn.Module):
         Args:
             batch_tokens: None takes 4,096 on an accelerator, and 1,024 on a CPU, where more are hardly faster and need
                 hundreds of MiB (`benchmarks/README.md`).
+            any_words: also those that the tokenizer does not know; the vectors then say little.
 
         Raises:
+            DataError: most of the words are unknown to the tokenizer, see `lib.data.tokenized.check_words`.
             TypeError: something else than several strings was given.
         """
         sentences = listed(sentences)
@@ -221,15 +239,18 @@ class SentenceEncoder(nn.Module):
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
+        lengths = np.array([len(x) for x in ids], dtype=np.int64)
+        if not any_words:
+            unknown = sum(np.count_nonzero(x == self.tokenizer.unk_token_id) for x in ids)
+            check_words(self, unknown, lengths.sum(), len(ids), "the texts")
         batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
-            lengths = np.array([len(x) for x in ids], dtype=np.int64)
             for at, batch in enumerate(token_batches(lengths, batch_tokens)):
                 if at and self.device.type == "cpu":
                     give_back_memory()  # batches of ever new shapes leave some 120 MiB of holes in the heap otherwise
                 inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
-                vectors[batch] = self(*inputs).float().cpu().numpy()
+                vectors[batch] = self.finished(self(*inputs)).cpu().numpy()
                 bar.update(len(batch))
             bar.close()
         return vectors if len(distinct) == len(rows) else vectors[rows]

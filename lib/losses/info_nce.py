@@ -19,6 +19,7 @@ def info_nce(
     queue: Tensor | None = None,
     include_positive: bool = True,
     own_view: bool = False,
+    excluded: Tensor | None = None,
 ) -> Tensor:
     """InfoNCE with in-batch negatives, one direction: row i of z1 looks for row i of z2.
 
@@ -36,6 +37,8 @@ def info_nce(
         queue: [Q, D], extra negatives of z1 (momentum queue); give it detached.
         include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
         own_view: the in-batch negatives of z1[i] are the other rows of z1 (miCSE, Eq. 2), not those of z2.
+        excluded: bool [N, N], with hard negatives [N, 2N]: what is no negative of z1[i], such as the same text once more;
+            its own positive stays.
 
     Returns:
         Scalar, mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
@@ -58,6 +61,10 @@ def info_nce(
         negatives = z1 @ F.normalize(hard_negatives, dim=-1, eps=1e-8).T / temperature  # [N, N]
         log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf
         columns.append(torch.where(own, negatives + log_alpha, negatives))
+    if excluded is not None:
+        masks = excluded.split(len(z1), dim=1)
+        masks = [masks[0] & ~own, *masks[1:]]
+        columns = [column.masked_fill(mask, -math.inf) for column, mask in zip(columns, masks, strict=True)]
     if queue is not None and len(queue):
         columns.append(z1 @ F.normalize(queue, dim=-1, eps=1e-8).T / temperature)  # [N, Q]
     if len(z1) == 1 and len(columns) == 1 and not include_positive:

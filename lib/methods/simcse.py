@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lib.checks import Checked, NonNegative, Positive, PositiveProbability
 from lib.data import Batch
+from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
 from lib.losses import IGNORED, info_nce, masked_lm
@@ -29,6 +30,9 @@ class SimCSEArguments(Checked):
     dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
     mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
     mlm_probability: PositiveProbability = 0.15
+    equal_texts: Literal["negatives", "left_out"] = (
+        "negatives"  # what texts of a batch that are the same are to each other
+    )
 
 
 class SimCSE(Method):
@@ -47,7 +51,7 @@ class SimCSE(Method):
     def __init__(self, encoder: SentenceEncoder, arguments: SimCSEArguments) -> None:
         super().__init__(encoder, arguments)
         if arguments.projection == "always":
-            encoder.projection = projection_head(encoder.dimension)
+            encoder.projection = encoder.projection or projection_head(encoder.dimension)
         elif arguments.projection == "train_only":
             self.training_head = projection_head(encoder.dimension)
         elif arguments.projection == "bn_mlp":
@@ -68,7 +72,8 @@ class SimCSE(Method):
         return Views({"encoder": torch.stack(views, dim=1)}, roles)
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        terms = {"info_nce": contrast(views, self.arguments)}
+        excluded = equal_texts(batch) if self.arguments.equal_texts == "left_out" else None
+        terms = {"info_nce": contrast(views, self.arguments, excluded=excluded)}
         if self.arguments.mlm_weight:
             terms["mlm"] = self.arguments.mlm_weight * self.masked_lm(batch)
         return terms
@@ -94,6 +99,18 @@ def contrast(views: Views, arguments: Any, **more: Any) -> Tensor:
     z = views.by_role()
     more |= {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
     return info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **more)
+
+
+def equal_texts(batch: Batch) -> Tensor:
+    """Which texts, of the rows of all processes, have the tokens of an anchor or of its positive: bool [N, N] for the
+    positives, behind it [N, N] for the hard negatives where there are some. See `info_nce`, `excluded`."""
+    input_ids, mask, roles = with_positive(batch)
+    draw = torch.Generator().manual_seed(0)
+    factors = torch.randint(2**62, (input_ids.size(-1),), generator=draw).to(input_ids.device)
+    keys = gather((input_ids * mask * factors).sum(-1))  # [N, S], of 64 bits
+    of = dict(zip(roles, keys.unbind(1), strict=True))
+    others = [of[role] for role in ("positive", "hard_negative") if role in of]
+    return torch.cat([(of["anchor"][:, None] == key) | (of["positive"][:, None] == key) for key in others], dim=1)
 
 
 def both_views(batch: Batch) -> tuple[Tensor, Tensor]:

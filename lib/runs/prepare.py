@@ -16,6 +16,7 @@ from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
+from lib.data.tokenized import check_words
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -27,6 +28,8 @@ from lib.methods import Method
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
 # Not part of the name by themselves: where things are filed, and what the checksums stand for.
 NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task")
+# Arguments that came later: they are part of the name unless they have these values, by which runs were trained before.
+LATER = {"equal_texts": "negatives"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     dev = None if config.dev_task == "none" else shared.once(load_sts, data_dir, config.dev_task, "dev")
     how = {"pooling": config.pooling, "dropout": config.dropout}
     encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
+    if dev is not None:
+        ids = encoder.tokenize([*dev.sentences1, *dev.sentences2])
+        tokens = [token for row in ids for token in row]
+        unknown = tokens.count(encoder.tokenizer.unk_token_id)
+        check_words(encoder, unknown, len(tokens), len(ids), f"the dev pairs of {dev.name}")
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
     rows = len(corpus)
@@ -114,6 +122,8 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
     for argument in (*config.needs.encoders, *config.needs.generators, *config.needs.texts):
         values["method_arguments"].pop(argument)
+    arguments = values["method_arguments"].items()
+    values["method_arguments"] = {name: value for name, value in arguments if LATER.get(name) != value}
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

@@ -26,9 +26,9 @@ def test_sentences_from_text_gzip_and_patterns(tmp_path):
 
 
 def test_triples_and_pairs(tmp_path):
-    (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,d\n"say ""x""",,z\n')
+    (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
     triples = load_corpus("t.csv", tmp_path)
-    assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", " "), ("d", "z"))
+    assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
     (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
     pairs = load_corpus("p.tsv", tmp_path)
     assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
@@ -136,7 +136,7 @@ def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
         "premise,hypothesis\n" + "it is 1,is it\n" * 20,
         "word,phrase\n" + "".join(f"w{i},feline-{i}\nx{i},house-{i}\n" for i in range(6)),
         "text1,text2\n你好世界,世界你好\n今天,明天\n",
-        "label,score\na b,c d\ne f,\n",
+        "label,score\na b,c d\ne f,g\n",
     ],
 )
 def test_good_tables_stay_good(tmp_path, text):

@@ -70,9 +70,11 @@ def test_no_network_is_one_sentence(tmp_path, capsys, monkeypatch):
 def test_any_other_hub_data_set_by_columns(tmp_path, monkeypatch):
     import datasets
 
-    table = datasets.Dataset.from_dict({"id": [1, 2], "a": ["x", "y"], "b": ["u", None]})
+    table = datasets.Dataset.from_dict({"id": [1, 2], "a": ["x", "y"], "b": ["u", "v"], "gap": ["u", None]})
     monkeypatch.setattr(datasets, "load_dataset", lambda name, split: table)
     corpus = load_corpus("hub:user/set:a,b", tmp_path)
-    assert corpus.columns == (("x", "y"), ("u", " ")) and (corpus.name, corpus.kind) == ("user/set", "pairs")
+    assert corpus.columns == (("x", "y"), ("u", "v")) and (corpus.name, corpus.kind) == ("user/set", "pairs")
+    with pytest.raises(DataError, match="user/set, row 2: its positive is empty"):
+        load_corpus("hub:user/set:a,gap", tmp_path)
     with pytest.raises(DataError, match="'hub:user/set:c' is no hub:<user>/<data set>:<column> to be had"):
         load_corpus("hub:user/set:c", tmp_path)

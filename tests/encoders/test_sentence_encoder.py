@@ -234,7 +234,7 @@ def step(kind, place):
         ("config.json", {"is_decoder": True}, "makes it a decoder"),
         ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
-        ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
+        ("2_Dense/config.json", {"in_features": 32}, "its dense layer is more than a linear layer"),
         ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
         ("modules.json", step("LSTM", "1_LSTM"), "the step 'sentence_transformers.models.LSTM' in '1_LSTM'"),
         ("modules.json", step("Dense", "3_Dense"), "the step 'sentence_transformers.models.Dense' in '3_Dense'"),

@@ -1,0 +1,315 @@
+"""What public bug reports of this field stumble over: each case with what a user gets here, the right value or one sentence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from lib.checks import ConfigError, DataError, EncoderError
+from lib.config import RunConfig
+from lib.data import load_corpus
+from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.export import sentence_transformer
+from lib.losses import info_nce
+from lib.runs.prepare import preflight, run_id
+from tests.methods.conftest import batch, build
+
+CHINESE = ["我喜欢音乐。", "今天天气很好。", "这只狗在公园里跑。"]
+__all__ = ["batch"]  # a fixture
+
+
+# --- Folders of sentence-transformers: the vectors that its version wrote them for, or a refusal ---
+
+FLAGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
+LATER_FLAGS = FLAGS | {"weightedmean_tokens": "weightedmean", "lasttoken": "lasttoken"}
+
+
+def write_json(path, content):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+@pytest.fixture
+def theirs(tiny_bert, tmp_path):
+    """Function (version, ...) -> a folder as that version of sentence-transformers lays it out, with the tiny BERT."""
+
+    def write(version, *, pooling="mean", dense=None, normalise=False, length=None, **config):
+        from sentence_transformers import SentenceTransformer
+
+        folder = shutil.copytree(tiny_bert, tmp_path / f"version-{version}")
+        steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
+        flags = FLAGS if version < 3 else LATER_FLAGS | {"include_prompt": True}
+        settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items() if flag != "include_prompt"}
+        settings |= {"include_prompt": True} if version >= 3 else {}
+        write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 32} | settings)
+        if dense:
+            steps.append(("Dense", "2_Dense"))
+            linear = nn.Linear(32, dense["out_features"], bias=dense["bias"])
+            torch.manual_seed(1)
+            nn.init.normal_(linear.weight, std=0.3)
+            write_json(folder / "2_Dense/config.json", {"in_features": 32} | dense)
+            weights = {f"linear.{name}": value for name, value in linear.state_dict().items()}
+            save_file(weights, folder / "2_Dense/model.safetensors")
+        steps += [("Normalize", f"{len(steps)}_Normalize")] if normalise else []
+        names = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+                 for i, (kind, path) in enumerate(steps)]  # fmt: skip
+        write_json(folder / "modules.json", names)
+        write_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+        about = {"__version__": {"sentence_transformers": f"{version}.0.0"}}
+        about |= {"prompts": {}, "default_prompt_name": None} if version >= 3 else {}
+        about |= {"similarity_fn_name": "cosine"} if version >= 4 else {}
+        write_json(folder / "config_sentence_transformers.json", about | config)
+        if version == 6:  # this one is installed: opened and saved once more by it
+            peer = SentenceTransformer(str(folder), device="cpu")
+            shutil.rmtree(folder)
+            peer.save_pretrained(str(folder))
+        return folder
+
+    return write
+
+
+SQUARE = {"out_features": 32, "bias": True, "activation_function": "torch.nn.modules.activation.Tanh"}
+WIDE = {"out_features": 48, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"pooling": "cls"},
+        {"length": 8},
+        {"normalise": True},
+        {"dense": SQUARE, "length": 16},
+        {"dense": WIDE, "normalise": True, "pooling": "cls", "length": 40},
+    ],
+)
+def test_a_folder_gives_the_vectors_of_its_package(theirs, sentences, tmp_path, version, how):
+    from sentence_transformers import SentenceTransformer
+
+    folder = theirs(version, **how)
+    texts = [*sentences[:9], "", "the dog runs in the park . " * 30]
+    expected = SentenceTransformer(str(folder), device="cpu").encode(texts)
+    encoder = SentenceEncoder.from_pretrained(folder)
+    assert encoder.max_length == how.get("length", 64)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-5)
+    encoder.save(tmp_path / "again")
+    for same in (SentenceEncoder.from_pretrained(tmp_path / "again"), SentenceTransformer(str(tmp_path / "again"))):
+        np.testing.assert_allclose(same.encode(texts), expected, atol=1e-5)
+    assert encoder.fingerprint() == SentenceEncoder.from_pretrained(tmp_path / "again").fingerprint()
+
+
+def test_a_sum_adds_what_its_encoders_give(theirs, sentences, tmp_path):
+    encoders = [SentenceEncoder.from_pretrained(theirs(version, normalise=version == 2)) for version in (2, 3)]
+    total = ensemble.EncoderSum(encoders)
+    total.save(tmp_path / "sum")
+    expected = sum(encoder.encode(sentences[:9]) for encoder in encoders)
+    np.testing.assert_allclose(total.encode(sentences[:9]), expected, atol=1e-6)
+    np.testing.assert_allclose(sentence_transformer(tmp_path / "sum").encode(sentences[:9]), expected, atol=1e-5)
+
+
+def test_normalising_and_tanh_are_part_of_the_fingerprint(theirs):
+    ways = [{}, {"normalise": True}, {"dense": SQUARE}]
+    ways.append({"dense": SQUARE | {"activation_function": "torch.nn.modules.linear.Identity"}})
+    found = {SentenceEncoder.from_pretrained(theirs(at + 2, **how)).fingerprint() for at, how in enumerate(ways)}
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        ({"pooling": "max"}, "pooling 'pooling_mode_max_tokens' is none of"),
+        ({"dense": SQUARE | {"use_residual": True}}, "its dense layer is more than a linear layer"),
+        ({"dense": SQUARE | {"module_input_name": "token_embeddings"}}, "its dense layer is more than a linear layer"),
+        (
+            {"dense": SQUARE | {"activation_function": "torch.nn.modules.activation.GELU"}},
+            "its dense layer is more than",
+        ),
+        ({"prompts": {"query": "query: "}, "default_prompt_name": "query"}, "puts a prompt before each text"),
+    ],
+)
+def test_what_would_give_other_vectors_is_refused(theirs, how, words):
+    with pytest.raises(EncoderError, match=words):
+        SentenceEncoder.from_pretrained(theirs(3, **how))
+
+
+def test_steps_in_another_order_are_refused(theirs):
+    folder = theirs(3, dense=SQUARE, normalise=True)
+    steps = json.loads((folder / "modules.json").read_text())
+    write_json(folder / "modules.json", [*steps[:2], steps[3], steps[2]])
+    with pytest.raises(
+        EncoderError, match="the step 'sentence_transformers.models.Dense' in '2_Dense', which is not read"
+    ):
+        SentenceEncoder.from_pretrained(folder)
+
+
+def test_a_length_that_the_tokenizer_alone_names_holds(tiny_bert, tmp_path):
+    folder = shutil.copytree(tiny_bert, tmp_path / "plain")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    write_json(folder / "tokenizer_config.json", settings | {"model_max_length": 16})
+    assert SentenceEncoder.from_pretrained(folder).max_length == 16
+
+
+# --- Weights that are in the file ---
+
+
+@pytest.fixture
+def checkpoint(tiny_bert, tmp_path):
+    """A checkpoint of SimCSE's script in safetensors, and the weight and bias of its trained layer."""
+    folder = shutil.copytree(tiny_bert, tmp_path / "checkpoint")
+    saved = load_file(folder / "model.safetensors")
+    state = {name: value for name, value in saved.items() if name.startswith("bert.") and "pooler" not in name}
+    torch.manual_seed(1)
+    layer = nn.Linear(32, 32)
+    state |= {f"mlp.dense.{name}": value for name, value in layer.state_dict().items()}
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder, layer
+
+
+def test_a_trained_layer_that_is_not_read_is_named(checkpoint, capsys):
+    SentenceEncoder.from_pretrained(checkpoint[0], pooling="cls")
+    said = capsys.readouterr().err
+    assert "2 of its weights are not read, mlp.dense.bias, mlp.dense.weight; pooling 'pooler' reads mlp.dense" in said
+
+
+def test_pooling_pooler_reads_the_trained_layer(checkpoint, sentences, capsys):
+    folder, layer = checkpoint
+    plain = torch.from_numpy(SentenceEncoder.from_pretrained(folder, pooling="cls").encode(sentences[:9]))
+    capsys.readouterr()
+    found = SentenceEncoder.from_pretrained(folder, pooling="pooler").encode(sentences[:9])
+    np.testing.assert_allclose(found, layer(plain).tanh().detach().numpy(), atol=1e-5)
+    assert not capsys.readouterr().err
+
+
+def test_supervised_simcse_goes_on_with_a_projection_that_was_saved(theirs):
+    folder = theirs(2, dense=SQUARE)
+    saved = SentenceEncoder.from_pretrained(folder).projection[0].weight
+    assert torch.equal(build("simcse", folder, pooling=None, projection="always").encoder.projection[0].weight, saved)
+
+
+# --- Text that the tokenizer does not know ---
+
+
+def test_text_in_another_script_is_refused_and_some_of_it_is_remarked_on(sentences, capsys):
+    encoder = SentenceEncoder.from_pretrained("demo")
+    with pytest.raises(DataError, match=r"the texts: 100% of the tokens are unknown .*; take a backbone made for"):
+        encoder.encode(CHINESE)
+    assert not capsys.readouterr().err
+    encoder.encode([*sentences[:12], *CHINESE])
+    assert "of the tokens are unknown to the tokenizer, which reads all of them as one" in capsys.readouterr().err
+    assert encoder.encode(CHINESE, any_words=True).shape == (3, encoder.dimension)
+
+
+def test_dev_pairs_in_another_script_are_refused_before_a_run(tiny_bert, corpus_file, tmp_path):
+    """The dev pairs of the demo are English; this tokenizer knows Chinese alone."""
+    from transformers import BertTokenizerFast
+
+    folder = shutil.copytree(tiny_bert, tmp_path / "chinese")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*"".join(CHINESE)})]
+    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
+    config = RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8)
+    with pytest.raises(DataError, match="the dev pairs of demo: 1?[0-9]{2}% of the tokens are unknown"):
+        preflight(config)
+
+
+# --- Rows of a corpus ---
+
+
+@pytest.mark.parametrize(
+    "rows, row, role",
+    [
+        ("sent0,sent1\na cat,a dog\n,a bird\na fox,a hen\n", 2, "anchor"),
+        ("sent0,sent1,hard_neg\na cat,  ,a fish\na fox,a hen,a wolf\n", 1, "positive"),
+        ("anchor,hard_negative,positive\na cat,,a dog\na cat,a fox,\n", 2, "positive"),
+    ],
+)
+def test_an_empty_text_is_refused_with_its_row(tmp_path, rows, row, role):
+    (tmp_path / "pairs.csv").write_text(rows)
+    with pytest.raises(DataError, match=f"pairs.csv, row {row}: its {role} is empty, of 1 such rows"):
+        load_corpus("pairs.csv", tmp_path)
+
+
+def test_empty_hard_negatives_are_counted_aloud(tmp_path, capsys):
+    (tmp_path / "triples.csv").write_text("sent0,sent1,hard_neg\na cat,a dog,\na fox,a hen,a wolf\n")
+    assert load_corpus("triples.csv", tmp_path).columns[2] == (" ", "a wolf")
+    assert "triples.csv: 1 of 2 hard negatives are empty" in capsys.readouterr().err
+
+
+def test_copies_are_counted_aloud(tmp_path, capsys):
+    (tmp_path / "some.txt").write_text("a cat\na dog\na cat\na fox\n")
+    load_corpus("some.txt", tmp_path)
+    assert "some.txt: 25% of the rows are there already" in capsys.readouterr().err
+    (tmp_path / "other.txt").write_text("a cat\na dog\n")
+    load_corpus("other.txt", tmp_path)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("with_hard", [False, True])
+def test_excluded_texts_are_no_negatives(with_hard):
+    """Against the equation, as loops."""
+    random = torch.Generator().manual_seed(0)
+    z1, z2, hard = torch.randn(3, 5, 4, generator=random, dtype=torch.float64)
+    excluded = torch.rand(5, 10 if with_hard else 5, generator=random) < 0.4
+    total = 0.0
+    for i in range(5):
+        own = torch.cosine_similarity(z1[i], z2[i], dim=0) / 0.05
+        terms = [own] + [
+            torch.cosine_similarity(z1[i], z2[j], dim=0) / 0.05 for j in range(5) if j != i and not excluded[i, j]
+        ]
+        if with_hard:
+            terms += [torch.cosine_similarity(z1[i], hard[j], dim=0) / 0.05 for j in range(5) if not excluded[i, 5 + j]]
+        total += torch.logsumexp(torch.stack(terms), 0) - own
+    found = info_nce(z1, z2, hard_negatives=hard if with_hard else None, excluded=excluded)
+    torch.testing.assert_close(found, total / 5)
+
+
+def test_a_sentence_is_no_negative_of_its_copies(tiny_bert, sentences, batch):
+    """Eight copies of one sentence among others: left out, the others are all that is left."""
+    copies, others = [sentences[0]] * 8, sentences[1:5]
+    method = build("simcse", tiny_bert, equal_texts="left_out", projection="none")
+    assert method(batch(method, copies))["info_nce"].item() == pytest.approx(0, abs=1e-6)
+    plain = build("simcse", tiny_bert, projection="none")
+    assert plain(batch(plain, copies))["info_nce"].item() == pytest.approx(np.log(8), rel=1e-5)
+    distinct = [plain(batch(plain, texts))["info_nce"].item() for texts in ([copies[0], *others], others)]
+    both = method(batch(method, [*copies, *others]))["info_nce"].item()
+    alone = [method(batch(method, texts))["info_nce"].item() for texts in ([copies[0], *others], others)]
+    assert alone == pytest.approx(distinct)
+    z = method.encoder(*batch(method, [copies[0], *others]).column("anchor"))
+    rows = torch.nn.functional.normalize(z, dim=1) @ torch.nn.functional.normalize(z, dim=1).T / 0.05
+    of_copy = torch.logsumexp(rows[0], 0) - rows[0, 0]
+    of_others = [torch.logsumexp(torch.cat([rows[i], rows[i, :1].repeat(7)]), 0) - rows[i, i] for i in range(1, 5)]
+    assert both == pytest.approx(((8 * of_copy + sum(of_others)) / 12).item(), rel=1e-4)
+
+
+def test_equal_positives_and_hard_negatives_are_left_out_by_their_tokens(tiny_bert, batch):
+    """A row's positive as the positive, or the hard negative, of another row, in other white space and case."""
+    method = build("simcse", tiny_bert, equal_texts="left_out", projection="none")
+    roles = ("anchor", "positive", "hard_negative")
+    inputs = batch(
+        method, ["a dog", "the cat", "a man"], ["the  Dog", "a cat", "the dog"], ["rain", "A DOG", "snow"], roles=roles
+    )
+    z = dict(zip(roles, method.embed(inputs).embeddings["encoder"].unbind(1), strict=True))
+    excluded = torch.zeros(3, 6, dtype=torch.bool)
+    excluded[0, 2] = excluded[2, 0] = excluded[0, 4] = True
+    expected = info_nce(z["anchor"], z["positive"], hard_negatives=z["hard_negative"], excluded=excluded)
+    torch.testing.assert_close(method(inputs)["info_nce"], expected)
+
+
+def test_the_new_argument_moves_no_run():
+    """A run that leaves nothing out has the name it had before the argument came."""
+    config = RunConfig(corpus="demo", seed=7)
+    names = [
+        run_id(config.replace(**change), {"corpus": "c"})
+        for change in ({}, {"equal_texts": "negatives"}, {"equal_texts": "left_out"})
+    ]
+    assert names[0] == names[1] != names[2] and names[0] == "simcse-ee48a12bbda9"
+
+
+def test_a_method_without_the_option_refuses_it():
+    with pytest.raises(ConfigError, match="unknown parameter 'equal_texts'"):
+        RunConfig(method="simcse").replace(method="msse", equal_texts="left_out")
