@@ -14,6 +14,7 @@ from annotated_types import Interval
 from lib import checks, paths
 from lib.checks import Count, NonNegative, PositiveCount, Probability
 from lib.data import Corpus, STSTask, augment, load_corpus, load_sts
+from lib.data.sts import is_file_of_pairs
 from lib.encoders.pooling import POOLINGS
 from lib.methods import MethodSpec, Needs
 
@@ -44,13 +45,17 @@ class RunConfig(checks.Checked):
     gradient_clip: NonNegative = 1.0  # largest gradient norm; 0 switches clipping off
     precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast
     seed: Annotated[int, Interval(ge=0, le=2**31)] = 42
-    dev_task: Literal["demo", "STS-B", "none"] = "demo"  # whose dev pairs choose the checkpoint; none keeps the last
+    dev_task: str = (
+        "demo"  # whose dev pairs choose the checkpoint: demo, STS-B, a file (`load_sts`), none keeps the last
+    )
     eval_every: PositiveCount = 125  # steps between two dev evaluations
     trace_until: Count = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         augment.parse(self.augmentation)
+        if not is_file_of_pairs(self.dev_task):
+            checks.check_choice("dev_task", self.dev_task, ("demo", "STS-B", "none", "a .csv, .tsv or .jsonl file"))
         # the full set of arguments, so that a default that is written out is the same run
         parts = self.spec.arguments(self.method_arguments)
         values = {name: value for part in parts for name, value in asdict(part).items()}
@@ -114,7 +119,8 @@ class RunConfig(checks.Checked):
 
     def dev_pairs(self) -> STSTask:
         """The pairs that choose the checkpoint. Raises ConfigError where there are none."""
-        checks.check_choice("dev_task", self.dev_task, ("demo", "STS-B"))
+        if self.dev_task == "none":
+            raise checks.ConfigError("dev_task 'none' has no pairs: give demo, STS-B, or a .csv, .tsv or .jsonl file.")
         return load_sts(self.data_folder(), self.dev_task, "dev")
 
     def few_shot(self, size: int) -> RunConfig:

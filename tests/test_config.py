@@ -121,5 +121,5 @@ def test_a_corpus_of_another_kind_and_dev_pairs_that_are_not_there_are_refused()
     assert RunConfig(corpus="demo-triples").whole_corpus("pairs", "triples").kind == "triples"
     with pytest.raises(ConfigError, match="the kind of corpus in demo-triples 'triples' is unknown"):
         RunConfig(corpus="demo-triples").whole_corpus("sentences")
-    with pytest.raises(ConfigError, match="dev_task 'none' is unknown"):
+    with pytest.raises(ConfigError, match="dev_task 'none' has no pairs"):
         RunConfig(dev_task="none").dev_pairs()

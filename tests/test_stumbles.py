@@ -13,10 +13,11 @@ from torch import nn
 
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.data import load_corpus
+from lib.data import load_corpus, load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import sentence_transformer
 from lib.losses import info_nce
+from lib.runs import Plan
 from lib.runs.prepare import preflight, run_id
 from tests.methods.conftest import batch, build
 
@@ -313,3 +314,69 @@ def test_the_new_argument_moves_no_run():
 def test_a_method_without_the_option_refuses_it():
     with pytest.raises(ConfigError, match="unknown parameter 'equal_texts'"):
         RunConfig(method="simcse").replace(method="msse", equal_texts="left_out")
+
+
+# --- One's own pairs ---
+
+PAIRS = [("我喜欢音乐。", "我爱音乐。", 1.0), ("a red cat", "a blue dog", -0.5), ("two dogs", "two  dogs", 0.25)]
+
+
+def written(path, pairs=PAIRS):
+    if path.suffix == ".jsonl":
+        names = ("sentence1", "sentence2", "score")
+        lines = [json.dumps(dict(zip(names, pair, strict=True)), ensure_ascii=False) for pair in pairs]
+    else:
+        sign = "," if path.suffix == ".csv" else "\t"
+        lines = [sign.join(("score", "sentence1", "sentence2"))] + [sign.join((str(s), a, b)) for a, b, s in pairs]
+    path.write_text("\n".join(lines) + "\n", encoding="utf8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["STS-B.csv", "mine.tsv", "mine.jsonl"])
+def test_own_pairs_on_any_scale(tmp_path, name):
+    written(tmp_path / name)
+    task = load_sts(tmp_path, name, "dev")
+    assert (task.name, task.split, task.protocol) == (name, "dev", "own pairs")
+    assert task.sentences1 == ["我喜欢音乐。", "a red cat", "two dogs"] and task.sentences2[2] == "two dogs"
+    np.testing.assert_allclose(task.gold, [5, 0, 2.5])
+
+
+@pytest.mark.parametrize(
+    "pairs, words",
+    [
+        ([("a", "b", "high"), ("c", "d", 1)], "pair 1: the score 'high' is no number"),
+        ([("a", "b", 1), ("c", "", 2)], "pair 2: sentence1 or sentence2 is missing or empty"),
+        ([("a", "b", 1), ("c", "d", 1)], "2 pairs with 1 different scores cannot be ranked"),
+    ],
+)
+@pytest.mark.parametrize("name", ["mine.csv", "mine.jsonl"])
+def test_pairs_that_cannot_be_scored_are_refused(tmp_path, name, pairs, words):
+    written(tmp_path / name, pairs)
+    with pytest.raises(DataError, match=f"{name}.*{words}"):
+        load_sts(tmp_path, name)
+
+
+def test_a_file_without_the_columns_is_refused(tmp_path):
+    (tmp_path / "mine.csv").write_text("a,b,score\nx,y,1\n")
+    with pytest.raises(
+        DataError, match="the header lacks sentence1, sentence2; it must name sentence1, sentence2, score"
+    ):
+        load_sts(tmp_path, "mine.csv")
+
+
+def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(tiny_bert, corpus_file, sentences, tmp_path):
+    pairs = [(a, b, len({*a.split()} & {*b.split()})) for a, b in zip(sentences[:60], sentences[60:120], strict=True)]
+    written(tmp_path / "mine.tsv", pairs)
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), data_dir=str(tmp_path), dev_task="mine.tsv")
+    plan = Plan("demo")
+    plan.add("main", config.replace(batch_size=8, max_steps=4, eval_every=2), {"SimCSE": {}}, [1])
+    plan.tasks("sts", ["mine.tsv"], tmp_path)
+    plan.check()
+    dev, scores = plan.measure("main", "dev", table="dev"), plan.measure("main", table="own")
+    assert set(dev.task) | set(scores.task) == {"mine.tsv"} and set(dev.protocol) | set(scores.protocol) == {
+        "own pairs"
+    }
+    of_all = scores[scores.aggregation == "all"].value.iloc[0]
+    assert dev.value.iloc[0] == pytest.approx(of_all, abs=1e-9)
+    with pytest.raises(ConfigError, match="dev_task 'mine.txt' is unknown: choose one of demo, STS-B, none, a .csv"):
+        config.replace(dev_task="mine.txt")

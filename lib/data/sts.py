@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from lib import paths
 from lib.checks import DataError
 from lib.data import demo
-from lib.data.files import expect_count, manifest, read_pattern, read_table, single_spaced
+from lib.data.files import expect_count, manifest, read_lines, read_pattern, read_table, single_spaced
 
 PROTOCOLS = {"demo": "demo pairs"}  # whose pairs they are, as tables say it; of all others SentEval
+OWN = "own pairs"  # the protocol of a file
+COLUMNS = ("sentence1", "sentence2", "score")  # of a file
 SCALE = (0, 5)  # of gold scores
 POSITIVE_GOLD = 4.0  # pairs scored strictly above this mean the same (SimCSE, Figure 2); every task has some
 STS_TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
@@ -85,20 +90,61 @@ def _read_subset(folder: Path, name: str, lines: int, scored: int) -> Subset:
     return subset
 
 
+def is_file_of_pairs(name: str) -> bool:
+    """Whether a task is a file of one's own pairs, by its ending."""
+    return Path(name).suffix.lower() in (".csv", ".tsv", ".jsonl")
+
+
+def _own_pairs(path: Path) -> Subset:
+    """Pairs of any language, length and scale, which becomes 0 to 5: lines of sentence1, sentence2 and score."""
+    if path.suffix.lower() == ".jsonl":
+        lines = filter(str.strip, read_lines(path))
+        try:
+            rows = [[line.get(name) for name in COLUMNS] for line in map(json.loads, lines)]
+        except (ValueError, AttributeError) as error:
+            raise DataError(f"{path}: a line is no JSON object ({error}).") from error
+    else:
+        header, cells = read_table(path)
+        if missing := {*COLUMNS} - {*header}:
+            raise DataError(
+                f"{path}, line 1: the header lacks {', '.join(sorted(missing))}; it must name {', '.join(COLUMNS)}."
+            )
+        places = [header.index(name) for name in COLUMNS]
+        rows = [[row[place] for place in places] for row in cells]
+    for number, (first, second, score) in enumerate(rows, start=1):
+        if not (isinstance(first, str) and isinstance(second, str) and first.strip() and second.strip()):
+            raise DataError(f"{path}, pair {number:,}: sentence1 or sentence2 is missing or empty.")
+        with suppress(ValueError, TypeError):
+            if np.isfinite(float(score)):
+                continue
+        raise DataError(f"{path}, pair {number:,}: the score {score!r} is no number.")
+    gold = np.array([float(score) for *_, score in rows])
+    if len(np.unique(gold)) < 2:
+        raise DataError(f"{path}: {len(gold):,} pairs with {len(np.unique(gold))} different scores cannot be ranked.")
+    gold = SCALE[1] * (gold - gold.min()) / (gold.max() - gold.min())
+    return Subset(*zip(*((single_spaced(a), single_spaced(b)) for a, b, _ in rows), strict=True), gold)
+
+
 def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
     """One STS task, files read as distributed (lower-cased and tokenised by SentEval's script; SICK in its case).
 
     Args:
         data_dir: holds senteval/downstream/...
-        name: one of STS_TASKS, or `demo` (our own pairs, shipped; no benchmark).
+        name: one of STS_TASKS, or `demo` (our own pairs, shipped; no benchmark), or a .csv, .tsv or .jsonl file of one's own,
+            absolute or relative to data_dir, with sentence1, sentence2 and score on any scale. Its name is the task's.
         split: `test`; for STS-B also `train`, `dev`, `all`; for SICK-R also `train`, `trial`, `all`. `all` of SICK-R
-            are the 9,927 pairs that MTEB scores; the papers use `test`, 4,927 pairs.
+            are the 9,927 pairs that MTEB scores; the papers use `test`, 4,927 pairs. Of a file a label alone.
 
     Raises:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
+    if is_file_of_pairs(name):
+        path = data_dir / paths.expanded(name)
+        return STSTask(path.name, split, OWN, {path.name: _own_pairs(path)})
     if name not in (*STS_TASKS, "demo"):
-        raise DataError(f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo.")
+        raise DataError(
+            f"STS task {name!r} is unknown: choose from {', '.join(STS_TASKS)}, demo, or give a .csv, .tsv or .jsonl file."
+        )
     table, downstream = manifest()["sts_tables"].get(name, {}), data_dir / "senteval" / "downstream"
     splits = ["dev", "test"] if name == "demo" else [*table, "all"] if table else ["test"]
     if split not in splits:

@@ -18,7 +18,7 @@ from lib.config import RunConfig
 from lib.data import STSTask, load_sts
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
-from lib.data.sts import PROTOCOLS, STS_TASKS
+from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
 from lib.data.transfer import TRANSFER_TASKS, load_transfer
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
@@ -140,7 +140,8 @@ def dev_pairs(config: RunConfig) -> Evaluation:
 def dev_row(run: Run) -> pd.DataFrame:
     """RESULT_COLUMNS of the dev score of a run's checkpoint."""
     task = run.config.dev_task
-    row = (task, "dev", PROTOCOLS.get(task, "SentEval"), "all", "spearman", run.metrics["dev"])
+    protocol = OWN if is_file_of_pairs(task) else PROTOCOLS.get(task, "SentEval")
+    row = (Path(task).name, "dev", protocol, "all", "spearman", run.metrics["dev"])
     return pd.DataFrame([row], columns=RESULT_COLUMNS)
 
 
