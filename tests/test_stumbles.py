@@ -301,6 +301,22 @@ def test_equal_positives_and_hard_negatives_are_left_out_by_their_tokens(tiny_be
     torch.testing.assert_close(method(inputs)["info_nce"], expected)
 
 
+def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch):
+    rows = [sentences[i : i + 16] for i in (0, 16, 32, 48)]
+    lines = ["anchor,positive,negative_1,negative_2", *map(",".join, zip(*rows, strict=True))]
+    (tmp_path / "four.csv").write_text("\n".join(lines) + "\n")
+    config = RunConfig(corpus="four.csv", data_dir=str(tmp_path), backbone=str(tiny_bert), batch_size=8)
+    preflight(config)
+    roles = config.whole_corpus().roles
+    assert roles == ("anchor", "positive", "negative_1", "negative_2")
+    method = build("simcse", tiny_bert, projection="none", hard_negative_weight=0.5)
+    z = [method.encoder(*batch(method, column).column("anchor")) for column in rows]
+    expected = info_nce(z[0], z[1], hard_negatives=torch.stack(z[2:]), hard_negative_weight=0.5)
+    torch.testing.assert_close(method(batch(method, *rows, roles=roles))["info_nce"], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ConfigError, match="method micse trains on the columns anchor"):
+        preflight(config.replace(method="micse"))
+
+
 def test_the_new_argument_moves_no_run():
     """A run that leaves nothing out has the name it had before the argument came."""
     config = RunConfig(corpus="demo", seed=7)

@@ -21,6 +21,7 @@ from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
 KINDS = {ROLES[:1]: "sentences", ROLES[:2]: "pairs", ROLES: "triples"}
+HARD_NEGATIVE = re.compile(r"hard_negative|negative_\d+")  # the roles of columns with one for each row
 NUMBER = re.compile(r"[-+\d.,:/]*")
 SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
@@ -106,7 +107,7 @@ def _without_gaps(corpus: Corpus) -> Corpus:
     columns = []
     for role, column in zip(corpus.roles, corpus.columns, strict=True):
         empty = [row for row, text in enumerate(column, start=1) if not text.strip()]
-        if empty and role != ROLES[2]:
+        if empty and not HARD_NEGATIVE.fullmatch(role):
             raise DataError(
                 f"{corpus.name}, row {empty[0]:,}: its {role} is empty, of {len(empty):,} such rows: take them out."
             )
@@ -177,7 +178,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
             sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
-            roles of any number of columns, any other stands above one to three columns in the order of ROLES;
+            roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any other stands above one to three columns in the order of ROLES;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
             split, in the order of ROLES;

@@ -52,12 +52,12 @@ def load_retrieval(data_dir: Path | str, name: str, split: str = "test") -> Retr
         raise DataError(f"{path} holds no judgement: fetch it again.")
     relevance: dict[str, dict[str, int]] = {}
     for query, document, grade in judgements:
-        if query not in queries or document not in documents or not re.fullmatch(r"-?\d+", grade):
+        if query not in queries or document not in documents or not re.fullmatch(r"-?\d+(\.0*)?", grade):
             raise DataError(
                 f"{path}: query {query!r}, document {document!r}, grade {grade!r}: expected ids of the texts and a whole "
                 "number; fetch the collection again."
             )
-        relevance.setdefault(query, {})[document] = int(grade)
+        relevance.setdefault(query, {})[document] = int(float(grade))
     asked = {identifier: text for identifier, text in queries.items() if identifier in relevance}
     return RetrievalTask(folder.name, split, asked, documents, relevance)
 
@@ -80,15 +80,22 @@ def _captions(path: Path) -> RetrievalTask:
     return RetrievalTask(path.stem, "test", queries, documents, relevance)
 
 
+def reason(error: Exception) -> str:
+    """What is wrong with a line, in a few words."""
+    return f"there is no {error}" if isinstance(error, KeyError) else single_spaced(str(error))
+
+
 def _texts(path: Path) -> dict[str, str]:
     texts: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
             identifier, text = str(row["_id"]), " ".join([row.get("title") or "", row["text"]])
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{path}, line {number}: expected a JSON object with _id and text, perhaps title."
+                f"{path}, line {number}: expected a JSON object with _id and text, perhaps title ({reason(error)})."
             ) from error
         if identifier in texts:
             raise DataError(f"{path}, line {number}: the id {identifier!r} comes twice.")

@@ -27,17 +27,18 @@ def info_nce(
 
         l_i = -log( e^{cos(z_i, z_i+)/t} / sum_j ( e^{cos(z_i, z_j+)/t} + alpha^{[i=j]} e^{cos(z_i, z_j-)/t} ) )
 
-    Every z1[i] has N - 1 in-batch negatives, plus N with hard_negatives, plus Q with a queue.
+    Every z1[i] has N - 1 in-batch negatives, plus K N with hard_negatives, plus Q with a queue.
 
     Args:
         z1, z2: [N, D], the two views; normalised inside (cosine similarity).
         temperature: t above.
-        hard_negatives: [N, D], row i is the hard negative of row i and an ordinary one of all others.
+        hard_negatives: [N, D], row i is the hard negative of row i and an ordinary one of all others; [K, N, D] with K of
+            them for each row.
         hard_negative_weight: alpha, the weight of a row's own hard negative (the authors' option is log alpha).
         queue: [Q, D], extra negatives of z1 (momentum queue); give it detached.
         include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
         own_view: the in-batch negatives of z1[i] are the other rows of z1 (miCSE, Eq. 2), not those of z2.
-        excluded: bool [N, N], with hard negatives [N, 2N]: what is no negative of z1[i], such as the same text once more;
+        excluded: bool [N, N], with hard negatives [N, (1 + K) N]: what is no negative of z1[i], such as the same text once more;
             its own positive stays.
 
     Returns:
@@ -48,7 +49,7 @@ def info_nce(
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
-    if hard_negatives is not None and hard_negatives.shape != z1.shape:
+    if hard_negatives is not None and hard_negatives.shape[-2:] != z1.shape:
         raise ValueError(f"hard_negatives {tuple(hard_negatives.shape)} must be {tuple(z1.shape)} like z1.")
     if temperature <= 0 or hard_negative_weight < 0:
         raise ValueError("temperature must be positive and hard_negative_weight not negative.")
@@ -57,9 +58,9 @@ def info_nce(
     own = torch.eye(len(z1), dtype=torch.bool, device=z1.device)
     in_batch = torch.where(own, positives, z1 @ z1.T / temperature) if own_view else positives
     columns = [in_batch if include_positive else in_batch.masked_fill(own, -math.inf)]
-    if hard_negatives is not None:
-        negatives = z1 @ F.normalize(hard_negatives, dim=-1, eps=1e-8).T / temperature  # [N, N]
-        log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf
+    log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf
+    for hard in () if hard_negatives is None else hard_negatives.view(-1, *z1.shape):
+        negatives = z1 @ F.normalize(hard, dim=-1, eps=1e-8).T / temperature  # [N, N]
         columns.append(torch.where(own, negatives + log_alpha, negatives))
     if excluded is not None:
         masks = excluded.split(len(z1), dim=1)

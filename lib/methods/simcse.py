@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lib.checks import Checked, NonNegative, Positive, PositiveProbability
 from lib.data import Batch
+from lib.data.corpus import HARD_NEGATIVE
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
@@ -36,7 +37,7 @@ class SimCSEArguments(Checked):
 
 
 class SimCSE(Method):
-    """One sentence twice (dropout makes the views), or a pair, or a pair with a hard negative."""
+    """One sentence twice (dropout makes the views), or a pair, perhaps with hard negatives."""
 
     Arguments = SimCSEArguments
 
@@ -97,19 +98,20 @@ def all_columns(method: Method, batch: Batch) -> Views:
 def contrast(views: Views, arguments: Any, **more: Any) -> Tensor:
     """InfoNCE of anchors and positives, with the hard negatives where there are some; more: of `losses.info_nce`."""
     z = views.by_role()
-    more |= {"hard_negatives": z.get("hard_negative"), "hard_negative_weight": arguments.hard_negative_weight}
+    if hard := [z[role] for role in views.roles if HARD_NEGATIVE.fullmatch(role)]:
+        more |= {"hard_negatives": torch.stack(hard), "hard_negative_weight": arguments.hard_negative_weight}
     return info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **more)
 
 
 def equal_texts(batch: Batch) -> Tensor:
     """Which texts, of the rows of all processes, have the tokens of an anchor or of its positive: bool [N, N] for the
-    positives, behind it [N, N] for the hard negatives where there are some. See `info_nce`, `excluded`."""
+    positives, behind it [N, N] for each column of hard negatives. See `info_nce`, `excluded`."""
     input_ids, mask, roles = with_positive(batch)
     draw = torch.Generator().manual_seed(0)
     factors = torch.randint(2**62, (input_ids.size(-1),), generator=draw).to(input_ids.device)
     keys = gather((input_ids * mask * factors).sum(-1))  # [N, S], of 64 bits
     of = dict(zip(roles, keys.unbind(1), strict=True))
-    others = [of[role] for role in ("positive", "hard_negative") if role in of]
+    others = [of["positive"], *(of[role] for role in roles if HARD_NEGATIVE.fullmatch(role))]
     return torch.cat([(of["anchor"][:, None] == key) | (of["positive"][:, None] == key) for key in others], dim=1)
 
 

@@ -16,6 +16,7 @@ from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
+from lib.data.corpus import HARD_NEGATIVE
 from lib.data.tokenized import check_words
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
@@ -69,6 +70,8 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
         corpus = shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
     shared.once(augment.check, config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
+    if "hard_negative" in allowed:
+        allowed += tuple(filter(HARD_NEGATIVE.fullmatch, roles))
     if not set(needs.roles) <= set(roles) <= set(allowed):
         perhaps = f" and perhaps {', '.join(needs.optional_roles)}" if needs.optional_roles else " alone"
         raise ConfigError(

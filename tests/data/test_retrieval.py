@@ -33,6 +33,15 @@ def collection(tmp_path):
     return make
 
 
+def test_grades_with_a_point_and_blank_lines_are_taken(collection):
+    plain = load_retrieval(collection(), "toy")
+    spaced = {
+        "corpus_jsonl": [*map(json.dumps, DOCUMENTS), "", ""],
+        "qrels__test_tsv": [JUDGED[0], "1\t1\t2.0", "1\t3\t0", ""],
+    }
+    assert load_retrieval(collection(**spaced), "toy") == plain
+
+
 def test_reads_titles_texts_and_judged_queries(collection):
     data_dir = collection()
     task = load_retrieval(data_dir, "toy")
@@ -45,7 +54,9 @@ def test_reads_titles_texts_and_judged_queries(collection):
     "changed, words",
     [
         ({"corpus_jsonl": ['{"_id": "1", "te']}, "corpus.jsonl, line 1: expected a JSON object with _id and text"),
-        ({"queries_jsonl": ['{"_id": "1", "text": null}']}, "queries.jsonl, line 1: expected a JSON object"),
+        ({"queries_jsonl": ['{"_id": "1", "text": null}']}, "queries.jsonl, line 1: expected .* NoneType"),
+        ({"queries_jsonl": ['{"id": "1", "text": "x"}']}, "queries.jsonl, line 1: expected .*there is no '_id'"),
+        ({"qrels__test_tsv": [*JUDGED, "1\t1\t1.5"]}, "grade '1.5': expected ids of the texts and a whole number"),
         ({"corpus_jsonl": ['{"_id": "1", "text": "x"}'] * 2}, "line 2: the id '1' comes twice"),
         ({"qrels__test_tsv": None}, "test.tsv does not exist"),
         ({"qrels__test_tsv": JUDGED[1:]}, "line 1: the header must be query-id, corpus-id, score; got 1"),

@@ -48,6 +48,17 @@ def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positiv
     assert found.item() == pytest.approx(expected, rel=1e-9)
 
 
+def test_several_hard_negatives_of_a_row_are_further_columns():
+    """Of two for each row, the second as a queue would be, but for the weight of a row's own."""
+    z1, z2, one, other = torch.randn(4, 5, 3, dtype=torch.float64)
+    found = info_nce(z1, z2, hard_negatives=torch.stack([one, other]))
+    torch.testing.assert_close(found, info_nce(z1, z2, hard_negatives=one, queue=other))
+    none = info_nce(z1, z2, hard_negatives=torch.stack([one, one]), hard_negative_weight=0.0)
+    queue = torch.cat([one, one])
+    own = torch.stack([info_nce(z1, z2, hard_negatives=one, hard_negative_weight=0.0), info_nce(z1, z2, queue=queue)])
+    assert own[0] < none < own[1]
+
+
 def test_hand_values():
     """Orthogonal pairs, temperature 1: every row is -log(e / (e + 1)). All rows equal: log N."""
     z, same = torch.eye(2), torch.ones(8, 4)
