@@ -220,8 +220,8 @@ class Plan:
             if train:
                 self._shared.clear()  # whole corpora: training needs the memory
                 done, self._table = run(trial.config.replace(**values), label=label), None
-            elif None not in values.values() and not trial.config.augmentation.startswith("round_trip"):
-                done = find(trial.config.replace(**values), self._shared)  # nothing is translated only to find a name
+            elif None not in values.values():
+                done = find(trial.config.replace(**values), self._shared)
             self._finished[trial.key] = done
         return self._finished[trial.key]
 

@@ -64,7 +64,6 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
         corpus = shared.once(load_corpus, config.corpus, data_dir, **draw)
     else:
         corpus = shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
-    shared.once(augment.check, config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
     if not set(needs.roles) <= set(roles) <= set(allowed):
         perhaps = f" and perhaps {', '.join(needs.optional_roles)}" if needs.optional_roles else " alone"

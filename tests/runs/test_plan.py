@@ -180,13 +180,6 @@ def test_the_checks_change_no_name(plan, config):
     assert counts(plan, "found") == [2, 2]
 
 
-def test_nothing_is_translated_only_to_find_a_name(plan, config, monkeypatch):
-    monkeypatch.setattr(module, "preflight", lambda config, shared: None)
-    monkeypatch.setattr(module, "find", lambda config, shared: pytest.fail("translates"))
-    plan.add("main", config.replace(augmentation="round_trip(there,back)"), {"SimCSE": {}}, [1])
-    assert counts(plan) == [1, 1]
-
-
 def test_a_backbone_that_the_notebook_makes(plan, config, tiny_bert, tmp_path):
     made = tmp_path / "made"
 
