@@ -6,10 +6,10 @@ from lib.runs.plan import Plan
 from lib.runs.prepare import encoder_name, preflight, prepare
 from lib.runs.running import run
 from lib.runs.store import Run, find_run
-from lib.runs.trials import Best, Made, Trial, made_from_text, ready
+from lib.runs.trials import Best, Trial
 from lib.runs.variants import variants
 
 __all__ = [
-    "Best", "Made", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "made_from_text", "open_encoders", "parts", "preflight", "prepare",
-    "projected_dev", "ready", "run", "variants",
+    "Best", "Plan", "Run", "Trial", "encoder_name", "export", "find_run", "open_encoders", "parts", "preflight", "prepare",
+    "projected_dev", "run", "variants",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from lib.runs.measure import Encoder, Evaluation, dev_pairs, dev_row, load_tasks
 from lib.runs.prepare import Shared, encoder_name, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
-from lib.runs.trials import Best, Made, Trial
+from lib.runs.trials import Best, Trial
 
 RUN_COLUMNS = ["method", "settings", "seed", "sentences", "steps", "best_step", "dev", "run_id", "run"]
 
@@ -63,7 +63,7 @@ class Plan:
         config: RunConfig,
         variants: Mapping[str | tuple[str, str], Mapping[str, Any]],
         seeds: Sequence[int],
-        after: Mapping[str, Trial | Best | Made | tuple[Mapping[Any, Trial], Any]] | None = None,
+        after: Mapping[str, Trial | Best | tuple[Mapping[Any, Trial], Any]] | None = None,
         *,
         method: str | None = None,
         settings: str = "given",
@@ -75,8 +75,8 @@ class Plan:
         Args:
             variants: name -> parameters and arguments that differ from config's. A name is a method, or a pair (method,
                 settings); with `method` it is the settings of that method.
-            after: parameter -> what gives its value: a trial or Made, by its encoder, or Best; or a pair, trials that `add`
-                gave and the name of one: that with the same seed.
+            after: parameter -> what gives its value: a trial, by its encoder, or Best; or a pair, trials that `add` gave and
+                the name of one: that with the same seed.
             settings: of all variants whose name does not say them.
 
         Raises:
@@ -129,12 +129,11 @@ class Plan:
         if self._table is None:
             checked = set()
             for trial in self:
-                config = trial.checked
-                alike = json.dumps(_signs(config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
+                alike = json.dumps(_signs(trial.config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
                 if alike not in checked:
                     checked.add(alike)
                     try:
-                        preflight(config, self._shared)
+                        preflight(trial.config, self._shared)
                     except (ConfigError, DataError, EncoderError) as error:
                         raise ConfigError(f"{trial.group}, {trial.method}, {trial.settings}: {error}") from error
             self._table = self._state()
@@ -225,10 +224,8 @@ class Plan:
             self._finished[trial.key] = done
         return self._finished[trial.key]
 
-    def _value(self, start: Trial | Best | Made, train: bool) -> Any:
-        """Of a parameter that waits for it; None where it is not there yet and nothing is to be trained or made."""
-        if isinstance(start, Made):
-            return str(start.make()) if train or start.is_made() else None
+    def _value(self, start: Trial | Best, train: bool) -> Any:
+        """Of a parameter that waits for it; None where it is not there yet and nothing is to be trained."""
         if isinstance(start, Best):
             finished = [self._run(trial, train=train) for trial in start.trials]
             return None if None in finished else start.value(finished)
