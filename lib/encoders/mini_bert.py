@@ -28,8 +28,10 @@ from torch import nn
 from lib import paths
 from lib.checks import ConfigError
 from lib.data import Corpus
+from lib.distributed import processes
 from lib.encoders.heads import average_layers
 from lib.encoders.saved import save_whole, write_json
+from lib.encoders.sentence_encoder import random_kept
 from lib.progress import progress
 from lib.session import quiet
 
@@ -133,7 +135,7 @@ def build(
     tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
     sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "max_position_embeddings": max_positions}
     config = BertConfig(vocab_size=len(pieces), num_hidden_layers=layers, num_attention_heads=heads, **sizes)
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with random_kept(processes().device):
         torch.manual_seed(seed)
         model = BertForMaskedLM(config)
         if averaging:

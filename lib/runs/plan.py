@@ -129,11 +129,12 @@ class Plan:
         if self._table is None:
             checked = set()
             for trial in self:
-                alike = json.dumps(_signs(trial.config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
+                config = trial.checked
+                alike = json.dumps(_signs(config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
                 if alike not in checked:
                     checked.add(alike)
                     try:
-                        preflight(trial.config, self._shared)
+                        preflight(config, self._shared)
                     except (ConfigError, DataError, EncoderError) as error:
                         raise ConfigError(f"{trial.group}, {trial.method}, {trial.settings}: {error}") from error
             self._table = self._state()

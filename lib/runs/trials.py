@@ -57,6 +57,13 @@ class Trial:
     def stand_in(self) -> str:
         return self.config.backbone
 
+    @property
+    def checked(self) -> RunConfig:
+        """The run as it can be checked now: a stand-in has no heads that the backbone brings when it is trained."""
+        fresh = {"head": "random", "lm_head": "fresh"} if "backbone" in self.after else {}
+        has = self.config.method_arguments
+        return self.config.replace(**{name: start for name, start in fresh.items() if has.get(name) == "pretrained"})
+
     @cached_property
     def key(self) -> str:
         """Equal for the same run, whatever it is called; a digest, since a run may wait for trials that wait for others."""

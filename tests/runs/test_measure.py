@@ -13,6 +13,7 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
+from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
 from lib.runs.measure import KINDS, Evaluation, load_tasks, parts, projected_dev, scores
@@ -53,6 +54,17 @@ def test_tasks_that_are_refused(kind, names, how, words, tmp_path):
     (tmp_path / "toy.tsv").write_text(TOY)
     with pytest.raises(ConfigError, match=words):
         load_tasks(kind, names, tmp_path, **how)
+
+
+def test_transfer_scores_depend_on_the_sentences(tmp_path):
+    folder = tmp_path / "senteval" / "downstream" / "CR"
+    folder.mkdir(parents=True)
+    keys = []
+    for word in ("good", "fine"):
+        for name in ("custrev.pos", "custrev.neg"):
+            (folder / name).write_text(f"{word}\n" * EXPECTED_LINES[f"CR/{name}"])
+        keys += [one.key for one in 2 * load_tasks("transfer", ["CR"], tmp_path)]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 @pytest.mark.parametrize("kind", ["sts", "transfer", "retrieval", "in-domain retrieval", "clusters"])
