@@ -211,7 +211,7 @@ def start(corpus: Corpus, **shape: Any) -> Path:
     return paths.made_once(paths.cache() / "backbones" / key.hexdigest()[:12] / name, write, folder=True)
 
 
-def export(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
+def copy_halved(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
     """Copy a saved encoder (Run.folder / "encoder") with its weights in half precision, which halves the files.
 
     The configuration keeps naming float32, so that loading gives float32 everywhere; a vector moves by about 1e-3 of

@@ -176,7 +176,7 @@ def pooling_of(encoder: Encoder) -> str:
     return ", ".join(dict.fromkeys(part.pooling for part in ensemble.parts(encoder)))
 
 
-def parts(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
+def with_encoders(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
     """The encoders of runs, loaded into the column `encoder`: those of a sum (`JTCSE I`, `JTCSE II`) stand before it. They
     are all in memory: give the runs of a few seeds at a time where encoders are large.
 

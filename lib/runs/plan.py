@@ -169,7 +169,7 @@ class Plan:
         """Measure runs and encoders; the rows are added to `lib.results.rows`, and published where the plan publishes.
 
         Args:
-            group: name of a group, or rows of `runs` or `parts`. Columns that are conditions of a row (method, settings,
+            group: name of a group, or rows of `runs` or `with_encoders`. Columns that are conditions of a row (method, settings,
                 backbone, ...) label it; an encoder in the column `encoder` is measured in place of the run's. "" for none.
             what: a kind declared with `tasks`; "dev", the dev score; or a function that gives a frame with the measured
                 columns (metric, value, perhaps step, layer, x, y ...), of a Run if its parameter is called `run`, else of

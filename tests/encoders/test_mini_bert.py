@@ -177,7 +177,7 @@ def test_sizes_that_do_not_fit(corpus, tmp_path, change, message):
 def test_export_halves_the_file_and_keeps_the_vectors(corpus, folder, tmp_path):
     encoder = SentenceEncoder.from_pretrained(folder, dropout=0.0)
     encoder.save(tmp_path / "saved")
-    out = mini_bert.export(tmp_path / "saved", tmp_path / "out")
+    out = mini_bert.copy_halved(tmp_path / "saved", tmp_path / "out")
     assert all(tensor.dtype == torch.float16 for tensor in load_file(out / "model.safetensors").values())
     again = SentenceEncoder.from_pretrained(out)
     assert next(AutoModel.from_pretrained(out).parameters()).dtype == next(again.parameters()).dtype == torch.float32

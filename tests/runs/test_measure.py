@@ -16,7 +16,7 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
-from lib.runs.measure import KINDS, Evaluation, load_tasks, parts, projected_dev, scores
+from lib.runs.measure import KINDS, Evaluation, load_tasks, projected_dev, scores, with_encoders
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
 
@@ -140,7 +140,7 @@ def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
 
     seeds = [[row("I", seed), row("II", seed, dropout=0.2), row("TNCSE", seed, method="tncse")] for seed in (1, 2)]
     done = pd.DataFrame([*seeds[0], *seeds[1]])
-    shown = parts(done, {"sum": ["II", "I"]})
+    shown = with_encoders(done, {"sum": ["II", "I"]})
     names = ["I", "II", "sum", "TNCSE I", "TNCSE II", "TNCSE"]
     assert shown.method.tolist() == names * 2 and shown.seed.tolist() == [1] * 6 + [2] * 6
     ids = done[done.seed == 2].set_index("method").run_id
@@ -152,7 +152,7 @@ def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
     vectors = {name: encoder.encode(sentences[:5]) for name, encoder in second.encoder.items()}
     np.testing.assert_allclose(vectors["TNCSE I"] + vectors["TNCSE II"], vectors["TNCSE"], atol=1e-5)
     np.testing.assert_allclose(vectors["I"] + vectors["II"], vectors["sum"], atol=1e-5)
-    assert parts(done[:1]).method.tolist() == ["I"] and parts(done[:0]).empty
+    assert with_encoders(done[:1]).method.tolist() == ["I"] and with_encoders(done[:0]).empty
 
 
 def test_the_dev_score_behind_the_training_projection_is_that_of_that_encoder(config):
