@@ -67,15 +67,6 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     raise DataError(f"{name} is not a folder: give an existing one, or none for data/ in {root()}.")
 
 
-def model_folder(name: str) -> Path:
-    """Where the files of a loaded model are: the folder of that name, or the one in the hub's cache, named by its commit."""
-    from huggingface_hub import try_to_load_from_cache
-
-    folder = expanded(name)
-    cached = None if os.path.isdir(folder) else try_to_load_from_cache(name, "config.json")
-    return Path(cached).parent if isinstance(cached, str) else folder
-
-
 def read_json(path: Path) -> Any:
     """What a JSON file holds; raises DataError with its name where it cannot be read or is no JSON."""
     try:
@@ -84,19 +75,6 @@ def read_json(path: Path) -> Any:
         raise DataError(refusal(error)) from error
     except ValueError as error:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
-
-
-def foreign_shard(folder: Path) -> str:
-    """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere. The list of a
-    model whose weights lie in several files may do that, and its configuration. Raises DataError where one is no JSON."""
-    index, config = folder / "model.safetensors.index.json", folder / "config.json"
-    if config.is_file() and read_json(config).get("transformers_weights") is not None:
-        return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
-    if index.is_file() and not (folder / "model.safetensors").is_file():
-        for name in read_json(index)["weight_map"].values():
-            if Path(name).name != name or not name.endswith(".safetensors"):
-                return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
-    return ""
 
 
 @contextmanager

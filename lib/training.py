@@ -41,7 +41,7 @@ class NumericError(Exception):
 
 
 @dataclass
-class Progress:
+class State:
     """What changes while training runs, apart from weights, optimiser and random state."""
 
     step: int = 0
@@ -60,7 +60,7 @@ class Trained:
 
     history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
-    progress: Progress
+    state: State
 
 
 _first_metrics: dict[tuple[str, ...], dict[str, float]] = {}  # of encoders before training: runs share them
@@ -101,7 +101,7 @@ def train(
             module.training_dtype = torch.bfloat16 if config.precision == "bf16" else None
     optimizer, scheduler = _optimizer(method, config, steps)
     model = accelerator.prepare_model(method)
-    state, best, saved = Progress(), {}, None
+    state, best, saved = State(), {}, None
     if checkpoint is not None:
         resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
         saved = _Checkpoint(checkpoint, resumable, accelerator)
@@ -204,7 +204,7 @@ def _step(
     return {"loss": sum(values.values()), **values, "gradient_norm": norm}
 
 
-def _measure(method: Method, dev: STSTask, state: Progress, accelerator: Accelerator) -> dict[str, float]:
+def _measure(method: Method, dev: STSTask, state: State, accelerator: Accelerator) -> dict[str, float]:
     """The dev metrics of the encoder, which the first process computes for all."""
     before = time.monotonic()
     metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
@@ -237,7 +237,7 @@ class _Checkpoint:
         self.path, self.resumable, self.accelerator = path, resumable, accelerator
         self.saved, self.seconds = time.monotonic(), 0.0  # when, and how long it took
 
-    def save_if_due(self, state: Progress, best: dict[str, Tensor]) -> None:
+    def save_if_due(self, state: State, best: dict[str, Tensor]) -> None:
         pause = min(max(CHECKPOINT_SECONDS, self.seconds / CHECKPOINT_SHARE), CHECKPOINT_LONGEST)
         before = time.monotonic()
         if broadcast_object_list([before - self.saved >= pause])[0]:  # clocks differ: the first process decides
@@ -245,7 +245,7 @@ class _Checkpoint:
             self.saved = time.monotonic()
             self.seconds = self.saved - before
 
-    def save(self, state: Progress, best: dict[str, Tensor]) -> None:
+    def save(self, state: State, best: dict[str, Tensor]) -> None:
         device = self.accelerator.device.type
         random_states = {name: RANDOM[name].get_rng_state() for name in {"cpu", device}}
         content = {"progress": vars(state), "best": best, "device": device}
@@ -255,14 +255,14 @@ class _Checkpoint:
                 torch.save(content | {name: part.state_dict() for name, part in self.resumable.items()}, new)
         self.accelerator.wait_for_everyone()
 
-    def load(self) -> tuple[Progress, dict[str, Tensor]]:
-        """Progress and best weights; method, optimizer, scheduler and random state are set. Raises ConfigError where the file
+    def load(self) -> tuple[State, dict[str, Tensor]]:
+        """State and best weights; method, optimizer, scheduler and random state are set. Raises ConfigError where the file
         is damaged, of another version of this code, or written by another number of processes or on another device."""
         present = self.accelerator.num_processes, self.accelerator.device.type
         try:
             sweep(self.path)
             content = torch.load(self.path, map_location="cpu", weights_only=True)
-            written, state = (len(content["random"]), content["device"]), Progress(**content["progress"])
+            written, state = (len(content["random"]), content["device"]), State(**content["progress"])
             if written == present:
                 for name, part in self.resumable.items():
                     part.load_state_dict(content[name])

@@ -23,10 +23,12 @@ from lib.data.retrieval import RetrievalTask
 from lib.data.transfer import Split
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
+from lib.encoders.sentence_encoder import random_kept
 from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, mteb_tasks, sts, transfer
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.logistic_regression import Classifiers, fit_classifiers
 from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
+from lib.paths import root
 from lib.training import dev_metrics
 
 
@@ -55,6 +57,28 @@ def test_a_tensor_made_without_a_device_is_noticed():
     for call in (lambda: x + torch.zeros(2), lambda: torch.arange(2), lambda: torch.as_tensor(np.ones(2))):
         with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
             assert_keeps_to_its_device(call)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
+def test_the_random_state_of_every_kind_of_device_comes_back(monkeypatch, kind):
+    state = [1]  # of the device, which no machine here has
+    module = SimpleNamespace(
+        get_rng_state=lambda device: state[0], set_rng_state=lambda value, device: state.insert(0, value)
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda device_type: module)
+    before = torch.get_rng_state()
+    with random_kept(torch.device(kind)):
+        state.insert(0, 2)
+        torch.manual_seed(5)
+    assert state[0] == (2 if kind == "cpu" else 1) and torch.equal(torch.get_rng_state(), before)
+    with random_kept(torch.device(kind), enabled=False):
+        state.insert(0, 3)
+    assert state[0] == 3
+
+
+def test_nothing_else_puts_a_random_state_back():
+    found = [path.name for path in (root() / "lib").rglob("*.py") if "fork_rng" in path.read_text(encoding="utf8")]
+    assert found == ["sentence_encoder.py"]
 
 
 # --- evaluation and analysis: every public function that takes an encoder, `encode` or tensors -------------------

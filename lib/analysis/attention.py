@@ -18,7 +18,7 @@ from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
 from lib.encoders.packed import AttentionMaps
-from lib.encoders.sentence_encoder import in_mode, pad, token_batches
+from lib.encoders.sentence_encoder import in_mode, pad, random_kept, token_batches
 from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
@@ -29,8 +29,7 @@ TOKEN_GROUPS = ("[CLS]", "[SEP]", "final punctuation", "other punctuation", "fun
 @contextmanager
 def _mode(encoder: SentenceEncoder, dropout_seed: int | None = None) -> Iterator[None]:
     """Evaluation mode, or dropout drawn from this seed; mode and random state are restored."""
-    devices = [encoder.device] if encoder.device.type == "cuda" else []
-    with in_mode(encoder, training=dropout_seed is not None), torch.random.fork_rng(devices):
+    with in_mode(encoder, training=dropout_seed is not None), random_kept(encoder.device):
         if dropout_seed is not None:
             torch.manual_seed(dropout_seed)
         yield

@@ -16,7 +16,7 @@ from lib.data import demo
 from lib.data.sts import STSTask, Subset
 from lib.encoders import SentenceEncoder
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.sentence_encoder import in_mode, pad, token_batches
+from lib.encoders.sentence_encoder import in_mode, pad, random_kept, token_batches
 from lib.evaluation.sts import cosine, task_scores
 
 AVERAGE = "Avg."
@@ -133,7 +133,7 @@ def _passes(
             yield how, vectors
     if not is_own:
         return
-    with torch.random.fork_rng([encoder.device] if encoder.device.type == "cuda" else []):
+    with random_kept(encoder.device):
         torch.manual_seed(0)
         yield "dropout on", _vectors(encoder, ids, poolings[:1], training=True)
     yield "bf16", _vectors(encoder, ids, poolings[:1], dtype=torch.bfloat16)

@@ -1,4 +1,7 @@
-"""Views made from the text itself, before any dropout (SimCSE Table 1): drawn once, then tokenised and cached."""
+"""Views made from the text itself, before any dropout (SimCSE Table 1): drawn once, then tokenised and cached.
+
+For views made elsewhere, such as translations there and back, give a table with the columns `anchor,positive` as the corpus.
+"""
 
 from __future__ import annotations
 
@@ -7,31 +10,19 @@ import re
 import numpy as np
 
 from lib.checks import ConfigError
-from lib.data import round_trip
 from lib.data.corpus import ROLES, Corpus
 
-_PATTERN = re.compile(
-    r"none|delete_one_word|shuffle|(crop|word_deletion|word_repetition)\(0?\.\d+\)"
-    r"|round_trip(_pairs)?\([^,()]+,[^,()]+\)"
-)
+_PATTERN = re.compile(r"(none|delete_one_word|shuffle)|(crop|word_deletion|word_repetition)\((0?\.\d+)\)")
 
 
-def parse(name: str) -> tuple[str, tuple[float] | tuple[str, str] | tuple[()]]:
-    """The augmentation and its arguments: none, a rate, or two translation models; ConfigError for any other name."""
-    if not _PATTERN.fullmatch(name):
+def parse(name: str) -> tuple[str, float]:
+    """The augmentation and its rate, 0 where it has none; ConfigError for an unknown name."""
+    if not (match := _PATTERN.fullmatch(name)):
         raise ConfigError(
             f"augmentation {name!r} is unknown: choose none, delete_one_word, shuffle, or crop, word_deletion, "
-            "word_repetition with a rate, for example word_deletion(0.2), or round_trip(THERE,BACK) with two models."
+            "word_repetition with a rate, for example word_deletion(0.2)."
         )
-    augmentation, *arguments = [part.strip() for part in re.split(r"[(,)]", name) if part]
-    return augmentation, tuple(arguments if augmentation.startswith("round_trip") else map(float, arguments))
-
-
-def check(name: str) -> None:
-    """Load the models that an augmentation needs; ConfigError or DataError as `parse` and `round_trip.load`."""
-    augmentation, models = parse(name)
-    for model in models if augmentation.startswith("round_trip") else ():
-        round_trip.load(model)
+    return match[1] or match[2], float(match[3] or 0)
 
 
 def augment(sentence: str, name: str, rate: float, random: np.random.Generator) -> str:
@@ -72,27 +63,14 @@ def roles(corpus: Corpus, name: str) -> tuple[str, ...]:
         raise ConfigError(
             f"augmentation {name!r} needs plain sentences, but corpus {corpus.name!r} holds {corpus.kind}."
         )
-    return corpus.roles if augmentation in ("none", "round_trip") else ROLES[:2]
+    return corpus.roles if augmentation == "none" else ROLES[:2]
 
 
 def augment_corpus(corpus: Corpus, name: str, seed: int) -> Corpus:
-    """Plain sentences -> pairs of a sentence and its view.
-
-    `none` returns the corpus as it is. `round_trip` gives the translated sentences in place of the others,
-    `round_trip_pairs` both; TNCSE's authors do not say which they use.
-
-    Raises:
-        ConfigError: as `roles`.
-        DataError: a translation model cannot be loaded, or translates next to nothing.
-    """
-    new_roles, (augmentation, arguments) = roles(corpus, name), parse(name)
+    """Plain sentences -> pairs of a sentence and its view; `none` returns the corpus as it is. Raises ConfigError as `roles`."""
+    new_roles, (augmentation, rate) = roles(corpus, name), parse(name)
     if augmentation == "none":
         return corpus
-    sentences = corpus.columns[0]
-    if augmentation.startswith("round_trip"):
-        views = round_trip.round_trip(sentences, *arguments)
-    else:
-        random = np.random.default_rng(seed)
-        views = [augment(sentence, augmentation, *(arguments or (0.0,)), random) for sentence in sentences]
-    columns = [views] if augmentation == "round_trip" else [sentences, views]
-    return Corpus(f"{corpus.name}, {name}", columns, new_roles)
+    sentences, random = corpus.columns[0], np.random.default_rng(seed)
+    views = [augment(sentence, augmentation, rate, random) for sentence in sentences]
+    return Corpus(f"{corpus.name}, {name}", [sentences, views], new_roles)

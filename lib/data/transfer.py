@@ -6,6 +6,8 @@ SimCSE and its successors evaluate on. Files lie in `<data_dir>/senteval/downstr
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +68,12 @@ def load_transfer(data_dir: Path | str, name: str) -> dict[str, Split]:
     ones, zeros = (read_lines(folder / file, EXPECTED_LINES[file], encoding="latin-1") for file in _FOLD_FILES[name])
     labels = np.repeat([1, 0], [len(ones), len(zeros)])
     return {"train": Split([single_spaced(line) for line in ones + zeros], None, labels)}
+
+
+def fingerprint(splits: Mapping[str, Split]) -> str:
+    """SHA-256 over the sentences and classes of what `load_transfer` gives."""
+    content = {part: (split.sentences1, split.sentences2, split.labels.tolist()) for part, split in splits.items()}
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def _read(folder: Path, name: str, file: str) -> Split:

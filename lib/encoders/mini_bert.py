@@ -28,8 +28,11 @@ from torch import nn
 from lib import paths
 from lib.checks import ConfigError
 from lib.data import Corpus
+from lib.distributed import processes
 from lib.encoders.heads import average_layers
 from lib.encoders.saved import save_whole, write_json
+from lib.encoders.sentence_encoder import random_kept
+from lib.progress import progress
 from lib.session import quiet
 
 FORMAT = 5  # count up when the construction below changes: caches of an older format are ignored
@@ -39,7 +42,6 @@ RARE = 1e-5  # share of the text below which a character beyond ASCII is no word
 SMOOTHING = 1e-3  # a in the weight a / (a + p) of a piece with share p of the text
 LOGARITHM = 0.12  # of its logarithm, in the first dimension of the embeddings: -0.5 for the most frequent pieces
 GAIN = 1.0  # of that dimension, about 2 times the logarithm after LayerNorm, in the attention scores
-STAND_IN_ROWS = 20_000  # of the text, from which a stand-in takes its vocabulary
 
 
 def train_vocabulary(sentences: Sequence[str], size: int) -> list[str]:
@@ -133,7 +135,7 @@ def build(
     tokenizer = BertTokenizerFast(vocab=numbers, do_lower_case=True, model_max_length=max_positions)
     sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "max_position_embeddings": max_positions}
     config = BertConfig(vocab_size=len(pieces), num_hidden_layers=layers, num_attention_heads=heads, **sizes)
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    with random_kept(processes().device):
         torch.manual_seed(seed)
         model = BertForMaskedLM(config)
         if averaging:
@@ -195,28 +197,21 @@ def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, 
     return np.column_stack([LOGARITHM * weights, vectors]).astype(np.float32)
 
 
-def start_folder(corpus: Corpus, **shape: Any) -> Path:
-    """Where `start` keeps what it builds for this corpus and shape; nothing is built."""
+def start(corpus: Corpus, **shape: Any) -> Path:
+    """What `build` writes for this corpus and shape: from the cache, or built now. The folder is called as tables call this
+    backbone. Raises as `build` does."""
     versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
     key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
-    name = "averaging start" if shape.get("averaging", True) else "random start"  # what tables call this backbone
-    return paths.cache() / "backbones" / key.hexdigest()[:12] / name
+    name = "averaging start" if shape.get("averaging", True) else "random start"
+
+    def write(folder: Path) -> None:
+        with progress(total=1, label=f"{name}, built once"):
+            build(corpus.columns[0], folder, **shape)
+
+    return paths.made_once(paths.cache() / "backbones" / key.hexdigest()[:12] / name, write, folder=True)
 
 
-def start(corpus: Corpus, **shape: Any) -> Path:
-    """What `build` writes for this corpus and shape: from the cache, or built now. Raises as `build` does."""
-    path = start_folder(corpus, **shape)
-    return paths.made_once(path, lambda folder: build(corpus.columns[0], folder, **shape), folder=True)
-
-
-def stand_in(corpus: Corpus, **shape: Any) -> Path:
-    """A random BERT of this shape in a few seconds, for checks before `start` is built: its vocabulary comes from a sample
-    of the corpus. Raises as `build` does."""
-    sample = corpus.sample(STAND_IN_ROWS, seed=0) if len(corpus) > STAND_IN_ROWS else corpus
-    return start(sample, **shape | {"averaging": False})
-
-
-def export(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
+def copy_halved(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
     """Copy a saved encoder (Run.folder / "encoder") with its weights in half precision, which halves the files.
 
     The configuration keeps naming float32, so that loading gives float32 everywhere; a vector moves by about 1e-3 of

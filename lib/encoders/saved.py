@@ -88,7 +88,7 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
             raise EncoderError(
                 f"{name}: no loadable model and tokenizer on the hub or in its cache ({reason(error)})."
             ) from error
-    foreign, is_model = paths.foreign_shard(folder), (folder / "config.json").is_file()
+    foreign, is_model = _foreign_shard(folder), (folder / "config.json").is_file()
     is_without = not is_here and is_model and not list(folder.glob("*.safetensors"))  # pickles were not fetched
     problems = {
         PICKLED: (any(folder.glob("pytorch_model*.bin")) and not any(folder.glob("*.safetensors"))) or is_without,
@@ -99,6 +99,19 @@ def model_files(path_or_id: str | os.PathLike, what: str = "backbone") -> Path:
     if problem := next((text for text, is_so in problems.items() if is_so), ""):
         raise EncoderError(f"{name} {problem}.")
     return folder
+
+
+def _foreign_shard(folder: Path) -> str:
+    """Where a model's files send for weights elsewhere than to safetensors files beside them; empty: nowhere. The list of a
+    model whose weights lie in several files may do that, and its configuration. Raises DataError where one is no JSON."""
+    index, config = folder / "model.safetensors.index.json", folder / "config.json"
+    if config.is_file() and paths.read_json(config).get("transformers_weights") is not None:
+        return f"{config} names a file of weights (transformers_weights), which is not read: take the entry out"
+    if index.is_file() and not (folder / "model.safetensors").is_file():
+        for name in paths.read_json(index)["weight_map"].values():
+            if Path(name).name != name or not name.endswith(".safetensors"):
+                return f"{index} names {name!r}: weights are read from safetensors files beside it alone"
+    return ""
 
 
 def load_backbone(

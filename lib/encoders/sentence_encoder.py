@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,12 @@ def in_mode(module: nn.Module, *, training: bool) -> Iterator[None]:
     finally:
         for part, was_training in before.items():
             part.training = was_training
+
+
+def random_kept(device: torch.device, *, enabled: bool = True) -> AbstractContextManager[None]:
+    """The random states of the CPU and of this device (cuda or mps) come back after the block."""
+    devices = [] if device.type == "cpu" else [device]
+    return torch.random.fork_rng(devices, enabled, device_type=device.type if devices else None)
 
 
 def longest_input(backbone: nn.Module) -> int:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lib.distributed import processes
+from lib.encoders.sentence_encoder import random_kept
 
 
 class Probes:
@@ -33,7 +34,7 @@ class Probes:
     def swap(self, loss: Callable[[Tensor], Tensor], vectors: Mapping[str, Tensor]) -> None:
         """Logs the loss with each of these [N, D]; all of them, and then training, draw the same random numbers."""
         for name, h in vectors.items():
-            with torch.random.fork_rng([] if h.device.type == "cpu" else [h.device]):
+            with random_kept(h.device):
                 self._losses[name] = float(loss(h))
 
     def values(self) -> dict[str, float]:

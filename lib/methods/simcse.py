@@ -14,6 +14,7 @@ from lib.data.corpus import HARD_NEGATIVE
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_head
+from lib.encoders.sentence_encoder import random_kept
 from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
 from lib.methods.mlm import TokenMasking
@@ -66,9 +67,9 @@ class SimCSE(Method):
         if self.arguments.dropout_masks == "independent":
             return all_columns(self, batch)
         input_ids, mask, roles = with_positive(batch)
-        views, devices = [], [] if input_ids.device.type == "cpu" else [input_ids.device]
+        views = []
         for column in range(len(roles)):  # every pass but the last puts the random state back
-            with torch.random.fork_rng(devices, enabled=column + 1 < len(roles)):
+            with random_kept(input_ids.device, enabled=column + 1 < len(roles)):
                 views.append(self.encoder(input_ids[:, column], mask[:, column]))
         return Views({"encoder": torch.stack(views, dim=1)}, roles)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability
 from lib.data.exemplars import load_pool, load_words
 from lib.encoders import ensemble
-from lib.encoders.sentence_encoder import pad
+from lib.encoders.sentence_encoder import pad, random_kept
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper
@@ -141,9 +141,8 @@ class ThreeR(Wrapper):
         """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
         encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
         inputs = pad(encoder.tokenize(texts, 64), encoder.tokenizer.pad_token_id, device=encoder.device)
-        devices = [] if encoder.device.type != "cuda" else [encoder.device]
         has_gradient = self.arguments.redundant_gradient and torch.is_grad_enabled()
-        with torch.random.fork_rng(devices), torch.set_grad_enabled(has_gradient):
+        with random_kept(encoder.device), torch.set_grad_enabled(has_gradient):
             torch.manual_seed(self.seed + int(self.step))
             vectors = self.inner.read(*inputs)
             if self.arguments.place == "projection":

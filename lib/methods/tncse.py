@@ -40,7 +40,7 @@ class TNCSEArguments(Checked):
 class TNCSE(Method):
     """Terms `nce` (of each encoder), `icnce` (encoder I looks in II) and `ictm`; the sum of both encoders is kept.
 
-    The encoders come from a first stage: SimCSE on two round-trip translations of the text, see the notebook. Each
+    The encoders come from a first stage: SimCSE on text changed in two ways (translated there and back in the paper). Each
     sentence passes twice through each encoder. No projection; the poolers exist in training only, and with
     layer_norms_removed not at all: the encoders lose the LayerNorms of their last layers for good, so that the [CLS]
     vectors themselves have lengths to compare.

@@ -98,7 +98,7 @@ def _named(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(group=group, label=frame.method + " (" + frame.paper + chosen + ")")
 
 
-def beside(profile: str, kind: str) -> pd.DataFrame:
+def by_task(profile: str, kind: str) -> pd.DataFrame:
     """Scores in one of KINDS, mean over the seeds: a row for every encoder, reading, number of sentences and method, untuned
     ones first, a column for every task, and the average where a method has all of them."""
     some = pd.concat([_rows(profile, kind, method="untuned"), main(profile, kind)])

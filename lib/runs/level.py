@@ -17,7 +17,7 @@ import yaml
 from lib import paths, results
 from lib.checks import check_choice, check_known, check_seeds
 from lib.config import RunConfig
-from lib.runs.measure import parts
+from lib.runs.measure import with_encoders
 from lib.runs.plan import Plan
 from lib.runs.trials import Best, Trial
 
@@ -98,12 +98,12 @@ class Field:
         return added[name, seed]
 
     def runs(self, name: str) -> pd.DataFrame:
-        """The final runs of a method, trained now or found, with their encoders: see `parts`."""
+        """The final runs of a method, trained now or found, with their encoders: see `with_encoders`."""
         members = self.table[name].get("sum", [name])
         done = pd.concat([self.plan.runs(one) for one in members], ignore_index=True)
         if members == [name]:
             return done
-        both = parts(done, {name: members})
+        both = with_encoders(done, {name: members})
         return both[both.method == name]
 
 

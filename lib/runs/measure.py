@@ -15,11 +15,11 @@ import pandas as pd
 from lib import paths
 from lib.checks import ConfigError, check_choice, check_range
 from lib.config import RunConfig
-from lib.data import STSTask, load_sts
+from lib.data import STSTask, load_sts, transfer
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
-from lib.data.transfer import TRANSFER_TASKS, load_transfer
+from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
@@ -69,9 +69,9 @@ def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 def _transfer(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     for name in names:
         check_choice("transfer task", name, TRANSFER_TASKS)
-        load_transfer(data_dir, name)
+    keys = {name: transfer.fingerprint(transfer.load_transfer(data_dir, name)) for name in names}
     ask = partial(evaluate_transfer, data_dir=data_dir)
-    return [Evaluation(f"transfer-{name}", name, partial(ask, tasks=(name,))) for name in names]
+    return [Evaluation(f"transfer-{name}", key, partial(ask, tasks=(name,))) for name, key in keys.items()]
 
 
 def _retrieval(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -177,7 +177,7 @@ def pooling_of(encoder: Encoder) -> str:
     return ", ".join(dict.fromkeys(part.pooling for part in ensemble.parts(encoder)))
 
 
-def parts(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
+def with_encoders(done: pd.DataFrame, sums: Mapping[str, Sequence[str]] | None = None) -> pd.DataFrame:
     """The encoders of runs, loaded into the column `encoder`: those of a sum (`JTCSE I`, `JTCSE II`) stand before it. They
     are all in memory: give the runs of a few seeds at a time where encoders are large.
 

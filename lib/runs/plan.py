@@ -20,7 +20,7 @@ from lib.runs.measure import Encoder, Evaluation, dev_pairs, dev_row, load_tasks
 from lib.runs.prepare import Shared, encoder_name, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
-from lib.runs.trials import Best, Made, Trial
+from lib.runs.trials import Best, Trial
 
 RUN_COLUMNS = ["method", "settings", "seed", "sentences", "steps", "best_step", "dev", "run_id", "run"]
 
@@ -63,7 +63,7 @@ class Plan:
         config: RunConfig,
         variants: Mapping[str | tuple[str, str], Mapping[str, Any]],
         seeds: Sequence[int],
-        after: Mapping[str, Trial | Best | Made | tuple[Mapping[Any, Trial], Any]] | None = None,
+        after: Mapping[str, Trial | Best | tuple[Mapping[Any, Trial], Any]] | None = None,
         *,
         method: str | None = None,
         settings: str = "given",
@@ -75,8 +75,8 @@ class Plan:
         Args:
             variants: name -> parameters and arguments that differ from config's. A name is a method, or a pair (method,
                 settings); with `method` it is the settings of that method.
-            after: parameter -> what gives its value: a trial or Made, by its encoder, or Best; or a pair, trials that `add`
-                gave and the name of one: that with the same seed.
+            after: parameter -> what gives its value: a trial, by its encoder, or Best; or a pair, trials that `add` gave and
+                the name of one: that with the same seed.
             settings: of all variants whose name does not say them.
 
         Raises:
@@ -169,7 +169,7 @@ class Plan:
         """Measure runs and encoders; the rows are added to `lib.results.rows`, and published where the plan publishes.
 
         Args:
-            group: name of a group, or rows of `runs` or `parts`. Columns that are conditions of a row (method, settings,
+            group: name of a group, or rows of `runs` or `with_encoders`. Columns that are conditions of a row (method, settings,
                 backbone, ...) label it; an encoder in the column `encoder` is measured in place of the run's. "" for none.
             what: a kind declared with `tasks`; "dev", the dev score; or a function that gives a frame with the measured
                 columns (metric, value, perhaps step, layer, x, y ...), of a Run if its parameter is called `run`, else of
@@ -220,15 +220,13 @@ class Plan:
             if train:
                 self._shared.clear()  # whole corpora: training needs the memory
                 done, self._table = run(trial.config.replace(**values), label=label), None
-            elif None not in values.values() and not trial.config.augmentation.startswith("round_trip"):
-                done = find(trial.config.replace(**values), self._shared)  # nothing is translated only to find a name
+            elif None not in values.values():
+                done = find(trial.config.replace(**values), self._shared)
             self._finished[trial.key] = done
         return self._finished[trial.key]
 
-    def _value(self, start: Trial | Best | Made, train: bool) -> Any:
-        """Of a parameter that waits for it; None where it is not there yet and nothing is to be trained or made."""
-        if isinstance(start, Made):
-            return str(start.make()) if train or start.is_made() else None
+    def _value(self, start: Trial | Best, train: bool) -> Any:
+        """Of a parameter that waits for it; None where it is not there yet and nothing is to be trained."""
         if isinstance(start, Best):
             finished = [self._run(trial, train=train) for trial in start.trials]
             return None if None in finished else start.value(finished)

@@ -68,7 +68,6 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
         corpus = shared.once(load_corpus, config.corpus, data_dir, **draw)
     else:
         corpus = shared.once(load_corpus, config.corpus, data_dir).sample(**draw)
-    shared.once(augment.check, config.augmentation)
     roles, allowed = augment.roles(corpus, config.augmentation), needs.roles + needs.optional_roles
     if "hard_negative" in allowed:
         allowed += tuple(filter(HARD_NEGATIVE.fullmatch, roles))

@@ -14,7 +14,6 @@ from lib.data import Corpus, demo, load_sts
 from lib.encoders import SentenceEncoder, mini_bert
 from lib.encoders.saved import MINI_BERT, SHIPPED
 from lib.evaluation import evaluate_sts
-from lib.runs import made_from_text
 
 SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
 
@@ -150,21 +149,14 @@ def test_averages_of_the_mini_bert_know_something_of_meaning():
     assert scores.value.iloc[0] > 50  # measured: 56.1
 
 
-def test_start_is_built_once_and_a_stand_in_reads_little_of_the_text(corpus, monkeypatch):
+def test_a_start_is_built_once(corpus, monkeypatch):
     read, build = [], mini_bert.build
     monkeypatch.setattr(mini_bert, "build", lambda rows, *a, **k: read.append(len(rows)) or build(rows, *a, **k))
-    monkeypatch.setattr(mini_bert, "STAND_IN_ROWS", 30)
     text = Corpus("text", (tuple(corpus[:100]),))
-    made, random = made_from_text(text, **SIZES), made_from_text(text, **SIZES, averaging=False)
-    assert read == [30] and made.stand_in == random.stand_in and not made.is_made()
-    folder = made.make()
-    assert made.is_made() and made.name == folder.name == "averaging start" and made.make() == folder
-    assert folder == mini_bert.start_folder(text, **SIZES) and read == [30, 100]
-    assert random.name == "random start" and random.make() != folder
-    assert (folder / "tokenizer.json").read_bytes() == (random.make() / "tokenizer.json").read_bytes()
-    configs = [SentenceEncoder.from_pretrained(name).backbone.config for name in (made.stand_in, folder)]
-    for name in ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"):
-        assert getattr(configs[0], name) == getattr(configs[1], name)
+    folder, random = mini_bert.start(text, **SIZES), mini_bert.start(text, **SIZES, averaging=False)
+    assert (folder.name, random.name) == ("averaging start", "random start") and read == [100, 100]
+    assert mini_bert.start(text, **SIZES) == folder and read == [100, 100]
+    assert (folder / "tokenizer.json").read_bytes() == (random / "tokenizer.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +177,7 @@ def test_sizes_that_do_not_fit(corpus, tmp_path, change, message):
 def test_export_halves_the_file_and_keeps_the_vectors(corpus, folder, tmp_path):
     encoder = SentenceEncoder.from_pretrained(folder, dropout=0.0)
     encoder.save(tmp_path / "saved")
-    out = mini_bert.export(tmp_path / "saved", tmp_path / "out")
+    out = mini_bert.copy_halved(tmp_path / "saved", tmp_path / "out")
     assert all(tensor.dtype == torch.float16 for tensor in load_file(out / "model.safetensors").values())
     again = SentenceEncoder.from_pretrained(out)
     assert next(AutoModel.from_pretrained(out).parameters()).dtype == next(again.parameters()).dtype == torch.float32

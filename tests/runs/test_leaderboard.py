@@ -87,7 +87,7 @@ def test_gains_are_paired_within_their_own_conditions(found):
 
 
 def test_scores_of_every_method_beside_the_untuned_encoder(found):
-    table = leaderboard.beside("small", "STS")
+    table = leaderboard.by_task("small", "STS")
     assert list(table) == [*STS_TASKS, "Avg."]
     assert table.loc["mini-bert"].index.get_level_values("method").tolist()[:3] == ["untuned", "untuned", "SimCSE"]
     assert table.xs("JTCSE", level="method")["Avg."].tolist() == [pytest.approx(67.0333, abs=1e-4)]
@@ -101,14 +101,14 @@ def test_the_same_texts_with_another_number_of_clusters_are_another_task(add):
             )
             results._own[-1] = ("scores", rows.head(1).assign(task="titles", value=rows.value + k))
     assert leaderboard.gains(leaderboard.main("small", "clusters")).tasks.tolist() == ["2 of 2", ""]
-    table = leaderboard.beside("small", "clusters")
+    table = leaderboard.by_task("small", "clusters")
     assert list(table) == ["titles, k 20", "titles, k 30", "Avg."] and table.iloc[0].tolist() == [40, 50, 45]
 
 
 def test_a_profile_without_rows_gives_empty_tables(empty):
     found = leaderboard.main("paper")
     tables = [leaderboard.gains(found), leaderboard.per_seed(found), results.floors(found)]
-    tables += [leaderboard.beside("paper", kind) for kind in leaderboard.KINDS]
+    tables += [leaderboard.by_task("paper", kind) for kind in leaderboard.KINDS]
     assert [len(table) for table in tables] == [0] * len(tables)
 
 

@@ -13,9 +13,10 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import load_sts
 from lib.data.sts import STS_TASKS
+from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
-from lib.runs.measure import KINDS, Evaluation, load_tasks, parts, projected_dev, scores
+from lib.runs.measure import KINDS, Evaluation, load_tasks, projected_dev, scores, with_encoders
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
 
@@ -53,6 +54,17 @@ def test_tasks_that_are_refused(kind, names, how, words, tmp_path):
     (tmp_path / "toy.tsv").write_text(TOY)
     with pytest.raises(ConfigError, match=words):
         load_tasks(kind, names, tmp_path, **how)
+
+
+def test_transfer_scores_depend_on_the_sentences(tmp_path):
+    folder = tmp_path / "senteval" / "downstream" / "CR"
+    folder.mkdir(parents=True)
+    keys = []
+    for word in ("good", "fine"):
+        for name in ("custrev.pos", "custrev.neg"):
+            (folder / name).write_text(f"{word}\n" * EXPECTED_LINES[f"CR/{name}"])
+        keys += [one.key for one in 2 * load_tasks("transfer", ["CR"], tmp_path)]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 @pytest.mark.parametrize("kind", ["sts", "transfer", "retrieval", "in-domain retrieval", "clusters"])
@@ -128,7 +140,7 @@ def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
 
     seeds = [[row("I", seed), row("II", seed, dropout=0.2), row("TNCSE", seed, method="tncse")] for seed in (1, 2)]
     done = pd.DataFrame([*seeds[0], *seeds[1]])
-    shown = parts(done, {"sum": ["II", "I"]})
+    shown = with_encoders(done, {"sum": ["II", "I"]})
     names = ["I", "II", "sum", "TNCSE I", "TNCSE II", "TNCSE"]
     assert shown.method.tolist() == names * 2 and shown.seed.tolist() == [1] * 6 + [2] * 6
     ids = done[done.seed == 2].set_index("method").run_id
@@ -140,7 +152,7 @@ def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
     vectors = {name: encoder.encode(sentences[:5]) for name, encoder in second.encoder.items()}
     np.testing.assert_allclose(vectors["TNCSE I"] + vectors["TNCSE II"], vectors["TNCSE"], atol=1e-5)
     np.testing.assert_allclose(vectors["I"] + vectors["II"], vectors["sum"], atol=1e-5)
-    assert parts(done[:1]).method.tolist() == ["I"] and parts(done[:0]).empty
+    assert with_encoders(done[:1]).method.tolist() == ["I"] and with_encoders(done[:0]).empty
 
 
 def test_the_dev_score_behind_the_training_projection_is_that_of_that_encoder(config):

@@ -15,7 +15,7 @@ from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts
 from lib.evaluation.interface import RESULT_COLUMNS
-from lib.runs import Best, Made, Plan, measure, running
+from lib.runs import Best, Plan, measure, running
 from lib.runs import plan as module
 
 STORE = Path(__file__).parent / "fixture_store"  # filled by the code of commit bc8d0f4, before plans had trials
@@ -106,7 +106,6 @@ def test_nothing_to_vary_is_an_empty_group(plan, config):
         ({"a": {"temperature": -1.0}}, {}, "main, a, given: temperature must be"),
         ({"a": {"temprature": 1.0}}, {}, "main, a, given: .*did you mean 'temperature'"),
         ({"a": {}}, {"techer": Best("dropout", {})}, "main, a, given: there are no trials to choose dropout from"),
-        ({"a": {}}, {"techer": Made("a start", None, None, "demo")}, "main, a, given: .*unknown parameter 'techer'"),
     ],
 )
 def test_a_wrong_value_names_its_group_and_variant(plan, config, variants, after, words):
@@ -178,26 +177,6 @@ def test_the_checks_change_no_name(plan, config):
         runs.run(config.replace(projection=projection, seed=1, corpus_seed=1))
     plan.add("projection", config, each("projection", ["always", "train_only"]), [1], method="SimCSE")
     assert counts(plan, "found") == [2, 2]
-
-
-def test_nothing_is_translated_only_to_find_a_name(plan, config, monkeypatch):
-    monkeypatch.setattr(module, "preflight", lambda config, shared: None)
-    monkeypatch.setattr(module, "find", lambda config, shared: pytest.fail("translates"))
-    plan.add("main", config.replace(augmentation="round_trip(there,back)"), {"SimCSE": {}}, [1])
-    assert counts(plan) == [1, 1]
-
-
-def test_a_backbone_that_the_notebook_makes(plan, config, tiny_bert, tmp_path):
-    made = tmp_path / "made"
-
-    def make():
-        SentenceEncoder.from_pretrained(tiny_bert, pooling="mean").save(made)
-        return made
-
-    start = Made("a start", make, made.is_dir, str(tiny_bert))
-    plan.add("main", config, {"SimCSE": {}}, [1], {"backbone": start})
-    assert counts(plan) == [1, 1] and not made.exists()
-    assert plan.runs("main").run[0].config.backbone == str(made)
 
 
 # --- What dev chooses ---
