@@ -36,7 +36,7 @@ def attention_mutual_information(
     Args:
         att1, att2: [layers, N, heads, n, n], attention probabilities of the two views, after dropout.
         valid: [N, n, n] bool, query x key entries that hold no padding.
-        slicing: `layer_parity` as in the authors' code, `head_pairs` as in the paper.
+        slicing: `layer_parity` as in the authors' code (an even number of layers), `head_pairs` as in the paper (of heads).
         index: [rows kept, samples], positions within the rows instead of drawing them.
         generator: for the draw, on the device of att1; None takes the global one.
         valid_fraction_factor: multiply by the squared fraction of the kept rows' entries that could be drawn, plus
@@ -45,10 +45,6 @@ def attention_mutual_information(
 
     Returns:
         Scalar, -mean MI over the kept rows; 0 where no row has an entry to draw.
-
-    Raises:
-        ValueError: shapes that do not fit (the index included), an odd number of layers (layer_parity) or heads
-            (head_pairs).
     """
     if att1.shape != att2.shape or att1.dim() != 5 or att1.size(-1) != att1.size(-2):
         raise ValueError(f"att1 {tuple(att1.shape)} and att2 {tuple(att2.shape)} must be [layers, N, heads, n, n].")
@@ -84,9 +80,6 @@ def attention_rows(attention: Tensor, slicing: str) -> Tensor:
 
     layer_parity: a row is one head in every second layer: R = N heads 2, M = layers/2 n^2, head before parity.
     head_pairs: a row is two adjacent heads of one layer: R = N layers heads/2, M = 2 n^2, layer before pair.
-
-    Raises:
-        ValueError: an odd number of layers or heads, or another slicing.
     """
     layers, n_sentences, heads = attention.shape[:3]
     if slicing == "layer_parity":

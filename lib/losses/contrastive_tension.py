@@ -18,9 +18,6 @@ def contrastive_tension(z1: Tensor, z2: Tensor, *, negatives: int = 7) -> Tensor
 
     Returns:
         Scalar, mean over the N (1 + negatives) dot products.
-
-    Raises:
-        ValueError: shapes that do not fit, negatives below 0.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")

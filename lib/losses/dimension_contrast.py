@@ -17,9 +17,6 @@ def cross_correlation(h: Tensor, h_pos: Tensor, *, normalise: str = "zscore") ->
         h, h_pos: [N, D], the two views of N sentences.
         normalise: `zscore` takes the mean of every column away first, so that C holds Pearson correlations; `l2` does
             not. A column that is constant (`zscore`) or zero (`l2`) has correlation 0 with all.
-
-    Raises:
-        ValueError: unknown `normalise`, shapes that do not fit, or fewer than two sentences.
     """
     if normalise not in NORMALISATIONS:
         raise ValueError(f"normalise {normalise!r} is unknown: choose one of {', '.join(NORMALISATIONS)}.")
@@ -59,9 +56,6 @@ def dimension_contrast(
 
     Returns:
         Scalar.
-
-    Raises:
-        ValueError: as `cross_correlation`, or an unknown `reduce`.
     """
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce {reduce!r} is unknown: choose one of {', '.join(REDUCTIONS)}.")

@@ -39,9 +39,6 @@ def info_nce(
 
     Returns:
         Scalar, mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
-
-    Raises:
-        ValueError: shapes that do not fit, temperature not positive, weight negative.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
@@ -75,9 +72,6 @@ def positives_only(z1: Tensor, z2: Tensor, *, temperature: float = 0.05) -> Tens
 
     Returns:
         Scalar, mean over the N rows.
-
-    Raises:
-        ValueError: shapes that do not fit, temperature not positive.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")

@@ -18,9 +18,6 @@ def mutual_reconstruction(z1: Tensor, z2: Tensor, *, reduce: str = "mean") -> Te
 
     Returns:
         Scalar.
-
-    Raises:
-        ValueError: unknown `reduce`, or shapes that do not fit.
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f"reduce {reduce!r} is unknown: choose mean or sum.")

@@ -29,9 +29,6 @@ def redundant_dimensions(
 
     Returns:
         [D], 1 where a dimension is redundant.
-
-    Raises:
-        ValueError: unknown `relaxation`, or a width that is not positive.
     """
     if relaxation not in RELAXATIONS or width <= 0:
         raise ValueError(

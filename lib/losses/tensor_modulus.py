@@ -25,9 +25,6 @@ def tensor_modulus(h: Tensor, g: Tensor, p: Tensor, q: Tensor, *, halved: bool =
 
     Returns:
         Scalar, mean over the N sentences; 0 where both p and q vanish.
-
-    Raises:
-        ValueError: shapes that do not fit, or an odd number of rows.
     """
     if h.dim() != 2 or h.shape != g.shape or p.dim() != 2 or p.shape != q.shape or len(h) != len(p) or len(h) % 2:
         shapes = ", ".join(str(tuple(x.shape)) for x in (h, g, p, q))

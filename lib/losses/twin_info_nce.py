@@ -23,9 +23,6 @@ def twin_info_nce(a: Tensor, b: Tensor | None = None, *, temperature: float = 0.
 
     Returns:
         Scalar, mean over the 2N rows.
-
-    Raises:
-        ValueError: shapes that do not fit, an odd number of rows, temperature not positive.
     """
     b = a if b is None else b
     if a.dim() != 2 or a.shape != b.shape or len(a) % 2:
