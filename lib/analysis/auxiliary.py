@@ -1,8 +1,6 @@
 """What an auxiliary network does to an encoder (InfoCSE): whether it reads the sentence's vector, and what it sends
 back through it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Two-dimensional maps of vectors, and how far they can be trusted."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -42,10 +40,8 @@ def layout(vectors: np.ndarray, kind: str = "tsne") -> np.ndarray:
 
 
 def trust(vectors: np.ndarray, points: np.ndarray) -> float:
-    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are the ten nearest on it near by cosine? 1: all of them.
-
-    Among at most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 22 of them.
-    """
+    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are the ten nearest on it near by cosine? 1: all of them. Among at
+    most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 22 of them."""
     rows = np.sort(np.random.default_rng(0).permutation(len(vectors))[:TRUST_SAMPLE])
     return float(trustworthiness(vectors[rows], points[rows], n_neighbors=10, metric="cosine"))
 
@@ -101,11 +97,8 @@ def labelled_map(
 def neighbours(
     queries: Mapping[str, np.ndarray], vectors: Mapping[str, np.ndarray], places: Mapping[str, np.ndarray], k: int
 ) -> pd.DataFrame:
-    """The places [n, 2] of texts on the map of each encoder, and the ranks of the k nearest by cosine to its query [1, D].
-
-    Returns:
-        encoder, x, y, rank (from 1; NaN for all others); the row number is that of the text in vectors [n, D].
-    """
+    """The places [n, 2] of texts on the map of each encoder, and the ranks of the k nearest by cosine to its query [1, D]:
+    encoder, x, y, rank (from 1; NaN for all others); the row number is that of the text in vectors [n, D]."""
     parts = []
     for name, query in queries.items():
         nearest, _ = top_k(query, vectors[name], k)

@@ -7,8 +7,6 @@ The folder brings no code: where this project is installed (`pip install -e .`),
 saved encoder. By itself the package imports no class of another one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Masked language modelling: pre-training, and the auxiliary objective of SimCSE (Table D.2) and InfoCSE."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """3R's reduction of redundant representations: which dimensions say little of a batch, and what is taken away there."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,8 +1,6 @@
 """DiffCSE (Chuang et al. 2022, arXiv 2204.10298): SimCSE, and a discriminator that finds replaced tokens with the help
 of the sentence's vector. Facts from the authors' code; what InfoCSE combines it with (Table 12) is in `infocse`."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, replace
 
@@ -75,11 +73,7 @@ class ReplacedTokenDetection(nn.Module):
 
     The generator guesses every token of a masked copy ([CLS] stays). The discriminator, a second encoder that starts
     as a copy of the backbone and is trained, reads the guesses with the sentence's vector in the place of the [CLS]
-    token's embedding, and says of every token whether it was replaced.
-
-    Raises:
-        ConfigError: the generator has another vocabulary, or cannot be loaded.
-        EncoderError: the generator cannot be found.
+    token's embedding, and says of every token whether it was replaced. Raises as `Generator`.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:

@@ -6,8 +6,6 @@ Where paper and authors' code disagree, the defaults are the paper's, but for th
 and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
