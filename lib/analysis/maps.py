@@ -47,15 +47,9 @@ def trust(vectors: np.ndarray, points: np.ndarray) -> float:
 
 
 def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: str = "tsne") -> pd.DataFrame:
-    """The texts of a task on a map for each encoder, with their labels and what one K-Means found (k: how many labels).
-
-    Args:
-        vectors: name of an encoder -> its vectors [n, D] of the texts. kind: see `layout`.
-
-    Returns:
-        encoder, text, label, cluster, x, y for each text; and, equal for all texts of an encoder, v_measure (x 100, mean
-        of five starts of K-Means) and trust (`trust`, 0 to 1).
-    """
+    """The texts of a task on a map (see `layout`) for each encoder, with their labels and what one K-Means found (k: how many
+    labels): encoder, text, label, cluster, x, y for each text; and, equal for all texts of an encoder, v_measure (x 100, mean
+    of five starts of K-Means) and trust (`trust`, 0 to 1). vectors: name of an encoder -> [n, D]."""
     k, parts = len(set(task.labels)), []
     for name, x in vectors.items():
         scores, points = cluster_scores(x, task.labels, clusters=k), layout(x, kind)

@@ -49,12 +49,10 @@ class EncoderModule(InputModule):
         return features
 
     def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
-        vectors = [
-            part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"]) for i, part in enumerate(self.parts)
-        ]
-        weights = getattr(self.encoder, "weights", [1.0])
-        features["sentence_embedding"] = torch.stack([w * x for w, x in zip(weights, vectors, strict=True)]).sum(0)
-        return features
+        vectors, weights = [], getattr(self.encoder, "weights", [1.0])
+        for i, (weight, part) in enumerate(zip(weights, self.parts, strict=True)):
+            vectors.append(weight * part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"]))
+        return features | {"sentence_embedding": torch.stack(vectors).sum(0)}
 
     def save(self, output_path: str | os.PathLike, *_: Any, **__: Any) -> None:
         """The encoder's files, beside those that sentence-transformers writes."""
@@ -62,9 +60,7 @@ class EncoderModule(InputModule):
 
 
 def sentence_transformer(path_or_id: str | os.PathLike, **options: Any) -> SentenceTransformer:
-    """A saved encoder or sum of encoders as a SentenceTransformer with the same vectors; raises as `ensemble.load`.
-
-    options: of SentenceTransformer, for example device.
-    """
+    """A saved encoder or sum of encoders as a SentenceTransformer with the same vectors; raises as `ensemble.load`. options: of
+    SentenceTransformer, for example device."""
     module = EncoderModule(ensemble.load(path_or_id, device="cpu"))
     return SentenceTransformer(modules=[module], similarity_fn_name="cosine", **options)

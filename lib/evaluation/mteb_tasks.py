@@ -24,8 +24,8 @@ FIGURE_5 = {  # the paper's name -> mteb's
     "QR": "QuoraRetrieval",
     "AUDQ": "AskUbuntuDupQuestions",
 }
-ENGLISH = ("AmazonCounterfactualClassification", "MassiveIntentClassification")  # the subset that MTEB (English) takes
-LOCAL = {"AmazonCounterfactualClassification": "amazon_counterfactual", "Banking77Classification": "banking77"}
+ENGLISH = (FIGURE_5["ACC"], FIGURE_5["MIC"])  # the subset that MTEB (English) takes
+LOCAL = {FIGURE_5["ACC"]: "amazon_counterfactual", FIGURE_5["BC"]: "banking77"}  # mteb's -> lib.data.labelled's
 
 
 def mteb_encoder(encode: Encode) -> Any:
@@ -78,13 +78,11 @@ def _take_local(task: Any, data_dir: Path) -> str:
     from datasets import Dataset, DatasetDict  # with mteb alone
 
     name = task.metadata.name
-    splits = {split: load_labelled(data_dir, LOCAL[name], split) for split in ("train", "test")}
-    numbers = {label: number for number, label in enumerate(sorted(set(splits["train"].labels)))}
-    rows = {
-        split: Dataset.from_dict({"text": list(part.texts), "label": [numbers[label] for label in part.labels]})
-        for split, part in splits.items()
-    }
-    task.dataset = DatasetDict({"en": DatasetDict(rows)} if name in ENGLISH else rows)
+    splits, rows = {split: load_labelled(data_dir, LOCAL[name], split) for split in ("train", "test")}, DatasetDict()
+    labels = sorted(set(splits["train"].labels))
+    for split, part in splits.items():
+        rows[split] = Dataset.from_dict({"text": list(part.texts), "label": [*map(labels.index, part.labels)]})
+    task.dataset = DatasetDict({"en": rows}) if name in ENGLISH else rows
     task.data_loaded = True
     return " ".join(part.fingerprint() for part in splits.values())
 
