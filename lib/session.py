@@ -21,6 +21,7 @@ def quiet() -> None:
     """Switch off the progress bars and notices of the libraries; their warnings about errors stay."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # nothing here forks, and unset it warns
     warnings.filterwarnings("ignore", message=".*IProgress not found.*")  # bars are text here, widgets are not used
+    warnings.filterwarnings("ignore", message="The figure layout has changed to tight")  # by seaborn's own panels
     import huggingface_hub
     import transformers
 

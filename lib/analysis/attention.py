@@ -1,7 +1,5 @@
 """Attention read from an encoder: its maps, what two texts' maps tell of each other, and where attention goes."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,11 +42,7 @@ def _attention(encoder: SentenceEncoder, input_ids: Tensor, mask: Tensor, layers
 @torch.no_grad()
 def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Attention of these layers (0-based), with dropout when the encoder is in training mode: [layers, N, heads, L, L] with
-    zeros at the padding, and the mask [N, L].
-
-    Raises:
-        EncoderError: this encoder gives no attention maps or lacks one of these layers.
-    """
+    zeros at the padding, and the mask [N, L]. Raises EncoderError where the encoder has no such maps."""
     input_ids, mask = pad(encoder.tokenize(sentences), encoder.tokenizer.pad_token_id, device=encoder.device)
     return _attention(encoder, input_ids, mask, layers), mask
 
@@ -70,12 +64,10 @@ def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, S
 def pair_information(
     encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str], *, layers: Sequence[int], slicing: str
 ) -> dict[str, np.ndarray]:
-    """What two texts' attention tells of each other (miCSE, Figures 5 and 6), and how near they are, under dropout.
+    """What two texts' attention tells of each other (miCSE, Figures 5 and 6), and how near they are, under dropout: x, mutual
+    information of the attention of each pair, mean over its rows, in nats, [N]; y, cosine, [N].
 
     Two copies of one text are a positive pair. Texts of different lengths are compared over their shared positions.
-
-    Returns:
-        x: mutual information of the attention of each pair, mean over its rows, in nats, [N]; y: cosine, [N].
     """
     information = []
     with _mode(encoder, dropout_seed=0):
@@ -126,10 +118,8 @@ def batch_factor(
     slicing: str,
     padded_queries: bool,
 ) -> pd.DataFrame:
-    """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: protocol, metric, value.
-
-    It is the squared share of attention entries that could be drawn (`valid_fraction_factor`).
-    """
+    """What miCSE's code multiplies the attention term of these sentences by, as one batch under dropout: the squared share of
+    attention entries that could be drawn (`valid_fraction_factor`). Columns protocol, metric, value."""
     with _mode(encoder, dropout_seed=0):
         ids, mask = pad(encoder.tokenize(sentences, max_length), encoder.tokenizer.pad_token_id, encoder.device)
         twice = ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0)
@@ -147,8 +137,7 @@ def joint_log_attention(
     encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
 ) -> pd.DataFrame:
     """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8): encoder, layer,
-    head, view1, view2; without entries that a pass dropped or that the loss leaves out.
-    """
+    head, view1, view2; without entries that a pass dropped or that the loss leaves out."""
     frames = []
     for name, encoder in encoders.items():
         with _mode(encoder, dropout_seed=0):

@@ -1,8 +1,6 @@
 """What an auxiliary network does to an encoder (InfoCSE): whether it reads the sentence's vector, and what it sends
 back through it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd
@@ -42,16 +40,9 @@ def with_swap(rows: pd.DataFrame) -> pd.DataFrame:
 
 @torch.no_grad()
 def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
-    """Every word piece of a sentence hidden by itself: what the auxiliary network of InfoCSE makes of it.
-
-    Args:
-        sentence: read by the frozen layers, with one [MASK].
-        other: the sentence whose vector is given in the place of the right one.
-
-    Returns:
-        One row per piece, none for an empty sentence: `hidden`; with each of the two vectors the probability (%) of the
-        right piece and the likeliest one.
-    """
+    """What the auxiliary network of InfoCSE makes of every word piece of a sentence, hidden by itself: a row per piece (none for
+    an empty sentence), `hidden`; with its own vector, and with that of the other sentence, the probability (%) of the right
+    piece and the likeliest one. The frozen layers read the sentence with one [MASK]."""
     encoder, auxiliary, masking = method.eval().encoder, method.auxiliary, method.token_masking
     pieces = encoder.tokenizer.convert_ids_to_tokens
     own, others = (torch.tensor(encoder.tokenize([text], 128), device=encoder.device) for text in (sentence, other))
@@ -67,8 +58,6 @@ def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
         h = encoder(ids, torch.ones_like(ids)).expand(len(places), -1)
         probabilities = auxiliary(h, text).softmax(-1)
         right = probabilities.gather(1, text.labels.unsqueeze(1)).squeeze(1)
-        frame |= {
-            f"{name}, right, %": (100 * right).tolist(),
-            f"{name}, guess": pieces(probabilities.argmax(-1).tolist()),
-        }
+        likeliest = pieces(probabilities.argmax(-1).tolist())
+        frame |= {f"{name}, right, %": (100 * right).tolist(), f"{name}, guess": likeliest}
     return pd.DataFrame(frame)

@@ -6,8 +6,6 @@ sides have all tasks. Of an ordering the gain is the smallest of the differences
 neither holds nor is contradicted. The size of a gain decides nothing: it stands beside the published one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -60,12 +58,8 @@ def load() -> list[Claim]:
 
 
 def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
-    """The comparison that tests a claim: a row for every part that is kept apart, and encoder, with the part's verdict.
-
-    Returns:
-        part, backbone, mean (of the method), gain, low, high, seeds, tasks, verdict; one row "not measured" where there is
-        nothing.
-    """
+    """The comparison that tests a claim: a row for every part that is kept apart, and encoder: part, backbone, mean (of the
+    method), gain, low, high, seeds, tasks, verdict (of the part); one row "not measured" where there is nothing."""
     frames, test = [], claim.test
     for part, rows in _parts(claim, profile) if test else ():
         compared = {backbone: _compared(test, group) for backbone, group in rows.groupby("backbone")}
@@ -136,23 +130,16 @@ def _compared(test: Comparison, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def verdicts(profile: str | None = None, paper: str = "") -> pd.DataFrame:
-    """The verdict on every claim of the register, or on those of a paper.
-
-    Returns:
-        COLUMNS: a row for every claim, part and encoder; gain, low, high, seeds and tasks are missing where nothing was
-        measured.
-    """
+    """The verdict on every claim of the register, or on those of a paper: COLUMNS, a row for every claim, part and encoder;
+    gain, low, high, seeds and tasks are missing where nothing was measured."""
     chosen = [claim for claim in load() if paper in ("", claim.paper)]
     frames = [judged(claim, profile).assign(**{name: getattr(claim, name) for name in LABELS}) for claim in chosen]
     return pd.concat(frames, ignore_index=True).reindex(columns=COLUMNS)
 
 
 def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.DataFrame:
-    """`verdicts` as a table to read: a row for every claim and part, a column for every encoder of `least` claims.
-
-    Returns:
-        Index paper (where several are shown), claim; published, the encoders ("+1.31 [0.69, 1.93], 5 seeds"), verdict.
-    """
+    """`verdicts` as a table to read: a row for every claim and part, a column for every encoder of `least` claims. Index paper
+    (where several are shown), claim; published, the encoders ("+1.31 [0.69, 1.93], 5 seeds"), verdict."""
     found = verdicts(profile, paper)
     often = found.dropna(subset="gain").groupby("backbone").id.nunique()
     shown = [name for name in dict.fromkeys((*results.ENCODERS, *often.index)) if often.get(name, 0) >= least]

@@ -1,7 +1,5 @@
 """What one forward pass of an encoder costs, and what one training step of a method costs."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from typing import Any
@@ -45,9 +43,7 @@ def training_step(method: Any, batch: Any) -> dict[str, float]:
     kept: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = (
-            tensor  # alive: memory given back would be counted as the same tensor
-        )
+        kept[tensor.untyped_storage().data_ptr()] = tensor  # alive: memory given back would count as the same tensor
         return tensor
 
     with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):

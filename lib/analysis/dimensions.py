@@ -1,7 +1,5 @@
 """What the terms of MSSE send to the vectors that they read, and what its dimensions have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

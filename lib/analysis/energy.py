@@ -1,6 +1,4 @@
-"""E_CLS of single encoders beside their scores (JTCSE, Figure 10): over all of them, and within a stage of training."""
-
-from __future__ import annotations
+"""E_CLS of single encoders beside their scores (JTCSE, Figure 10), within a stage of training."""
 
 import pandas as pd
 
@@ -9,23 +7,19 @@ STAGES = {"SimCSE": "stage 1", "JTCSE D": "student"}
 
 
 def beside_scores(energy: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
-    """Every trained encoder of every seed that has both: rows of `attention.cls_energies`, and one score.
+    """Every trained encoder of every seed that has both: rows of `attention.cls_energies`, and one score. A stage that has one
+    encoder is left out.
 
     Returns:
-        source, backbone, reading, panel, stage, method, seed, energy (mean over the layers), score. In the panel "all
-        trained" stands each encoder as it is; once more, with each seed's mean taken out, in that of its stage where this
-        has several encoders.
+        source, backbone, reading, panel and stage (equal), method, seed; energy (mean over the layers) and score, both
+        without the mean of their seed in their stage.
     """
-    keys = ["source", "backbone", "method", "seed"]
+    keys, values = ["source", "backbone", "method", "seed"], ["energy", "score"]
     means = energy[energy.method != "untuned"].groupby([*keys, "group"], sort=False).value.mean().rename("energy")
     both = means.reset_index().merge(scores[[*keys, "value"]], on=keys)
     both = both.rename(columns={"group": "reading", "value": "score"})
     both["stage"] = [STAGES.get(name) or STAGES.get(name.split(" ")[0], "stage 2") for name in both.method]
-    parts = [both.assign(panel="all trained")]
-    for (stage, *_), part in both.groupby(["stage", "source", "backbone", "reading"]):
-        if part.method.nunique() > 1:
-            columns = ["energy", "score"]
-            centred = part[columns] - part.groupby("seed")[columns].transform("mean")
-            parts.append(part.assign(**centred, panel=stage))
-    order = ["source", "backbone", "reading", "panel", "stage", "method", "seed", "energy", "score"]
-    return pd.concat(parts, ignore_index=True)[order]
+    part = ["stage", "source", "backbone", "reading"]
+    both = both[both.groupby(part).method.transform("nunique") > 1].sort_values(part, kind="stable")
+    both[values] -= both.groupby([*part, "seed"])[values].transform("mean")
+    return both.assign(panel=both.stage)[["source", "backbone", "reading", "panel", "stage", "method", "seed", *values]]

@@ -1,7 +1,5 @@
 """Where embeddings lie: alignment and uniformity. Tensors in, numbers out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -27,10 +25,8 @@ def alignment(x: Vectors, y: Vectors, *, alpha: float = 2) -> Tensor:
 def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
     """log E exp(-t |x - y|^2) over all unordered pairs of distinct rows, on the unit sphere; lower is better.
 
-    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 3. x: [N, D]; memory is rows_at_once x N.
-
-    Raises:
-        ValueError: fewer than two rows.
+    Wang and Isola 2020 (arXiv 2005.10242); SimCSE Eq. 3. x: [N, D]; memory is rows_at_once x N. Raises
+    ValueError for fewer than two rows.
     """
     x = _unit(x)
     if len(x) < 2:

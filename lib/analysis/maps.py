@@ -1,7 +1,5 @@
 """Two-dimensional maps of vectors, and how far they can be trusted."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -42,24 +40,16 @@ def layout(vectors: np.ndarray, kind: str = "tsne") -> np.ndarray:
 
 
 def trust(vectors: np.ndarray, points: np.ndarray) -> float:
-    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are the ten nearest on it near by cosine? 1: all of them.
-
-    Among at most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 22 of them.
-    """
+    """Trustworthiness of a map (Venna, Kaski 2001), 0 to 1: are the ten nearest on it near by cosine? 1: all of them. Among at
+    most TRUST_SAMPLE of the vectors [n, D] and their places [n, 2], at least 22 of them."""
     rows = np.sort(np.random.default_rng(0).permutation(len(vectors))[:TRUST_SAMPLE])
     return float(trustworthiness(vectors[rows], points[rows], n_neighbors=10, metric="cosine"))
 
 
 def cluster_map(vectors: Mapping[str, np.ndarray], task: LabelledTexts, kind: str = "tsne") -> pd.DataFrame:
-    """The texts of a task on a map for each encoder, with their labels and what one K-Means found (k: how many labels).
-
-    Args:
-        vectors: name of an encoder -> its vectors [n, D] of the texts. kind: see `layout`.
-
-    Returns:
-        encoder, text, label, cluster, x, y for each text; and, equal for all texts of an encoder, v_measure (x 100, mean
-        of five starts of K-Means) and trust (`trust`, 0 to 1).
-    """
+    """The texts of a task on a map (see `layout`) for each encoder, with their labels and what one K-Means found (k: how many
+    labels): encoder, text, label, cluster, x, y for each text; and, equal for all texts of an encoder, v_measure (x 100, mean
+    of five starts of K-Means) and trust (`trust`, 0 to 1). vectors: name of an encoder -> [n, D]."""
     k, parts = len(set(task.labels)), []
     for name, x in vectors.items():
         scores, points = cluster_scores(x, task.labels, clusters=k), layout(x, kind)
@@ -101,11 +91,8 @@ def labelled_map(
 def neighbours(
     queries: Mapping[str, np.ndarray], vectors: Mapping[str, np.ndarray], places: Mapping[str, np.ndarray], k: int
 ) -> pd.DataFrame:
-    """The places [n, 2] of texts on the map of each encoder, and the ranks of the k nearest by cosine to its query [1, D].
-
-    Returns:
-        encoder, x, y, rank (from 1; NaN for all others); the row number is that of the text in vectors [n, D].
-    """
+    """The places [n, 2] of texts on the map of each encoder, and the ranks of the k nearest by cosine to its query [1, D]:
+    encoder, x, y, rank (from 1; NaN for all others); the row number is that of the text in vectors [n, D]."""
     parts = []
     for name, query in queries.items():
         nearest, _ = top_k(query, vectors[name], k)

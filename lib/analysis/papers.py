@@ -1,7 +1,5 @@
 """The papers' sheets (lib/assets/papers/*.yaml): published tables, and the appendix of a paper's notebook."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -28,11 +26,7 @@ def load(paper: str) -> dict[str, Any]:
 
 
 def table(paper: str, name: str) -> pd.DataFrame:
-    """One published table, tidy: paper, table, method, setting, column, value, std (missing cells are NaN).
-
-    Raises:
-        KeyError: no such table.
-    """
+    """One published table, tidy: paper, table, method, setting, column, value, std (missing cells are NaN). Raises KeyError."""
     printed, lines = {one["id"]: one for one in load(paper)["tables"]}[name], []
     for row in printed["rows"]:
         about = {"paper": paper, "table": name, "method": row["method"]}
@@ -45,8 +39,7 @@ def table(paper: str, name: str) -> pd.DataFrame:
 
 def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
     """One published table as printed: a row per method (and setting), a column per column of the paper. With `spread` the
-    cells are text, "mean ± deviation" where the paper prints a deviation.
-    """
+    cells are text, "mean ± deviation" where the paper prints a deviation."""
     frame = table(paper, name)
     if spread:
         cells = frame[["value", "std"]].to_numpy(float)

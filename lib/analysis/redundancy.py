@@ -1,7 +1,5 @@
 """What 3R looks at in an encoder as it is: dimensions that hardly differ, the vector of a pool, and tokens that are alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -9,31 +7,28 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from lib.data import STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.sentence_encoder import in_mode, pad
-from lib.evaluation import evaluate_sts
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 
 def dimension_statistics(
-    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float, dev: STSTask | None = None
+    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
 ) -> dict[str, float]:
     """The deviations (3R, Eq. 3) of the dimensions over texts, in evaluation mode, and what the pool has to do with them;
-    pool: sentences whose mean vector is hbar; threshold: c; dev: pairs to score with and without the subtraction.
+    pool: sentences whose mean vector is hbar; threshold: c.
 
     Returns:
         `σ, smallest`, `σ, median` and `σ, largest` deviation; `redundant, %`, dimensions with a deviation below c;
         `cos(hbar, mean)` of hbar and the mean vector of the texts, over all dimensions, and `where redundant`, over
         these alone (NaN where there are none); `cosine of texts`, mean over their pairs, the same `after subtraction` of
-        hbar in the redundant dimensions, and `after centring`, where the mean of the texts is taken away there instead;
-        `dev, as it is`, `dev, c = 0.1`, the same for `threshold`, and `dev, everywhere`: in all dimensions.
+        hbar in the redundant dimensions, and `after centring`, where the mean of the texts is taken away there instead.
     """
     h, hbar = torch.from_numpy(encoder.encode(list(texts))), torch.from_numpy(encoder.encode(list(pool))).mean(0)
     sigma, mean, every = deviations(h), h.mean(0), h.new_ones(len(h))
     mask = redundant_dimensions(sigma, threshold)
     there = F.cosine_similarity(hbar * mask, mean * mask, dim=0).item() if mask.any() else float("nan")
-    found = {
+    return {
         "σ, smallest": sigma.min().item(),
         "σ, median": sigma.median().item(),
         "σ, largest": sigma.max().item(),
@@ -44,21 +39,13 @@ def dimension_statistics(
         "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask), every).item(),
         "after centring": _mean_cosine(reduce_redundancy(h, mean, mask), every).item(),
     }
-    if dev is not None:
-        found["dev, as it is"] = evaluate_sts(encoder.encode, [dev]).value[0]  # all
-        for name, c in {"c = 0.1": 0.1, f"c = {threshold:g}": threshold, "everywhere": float("inf")}.items():
-            left_on = subtracting(encoder, texts, pool, threshold=c)
-            found[f"dev, {name}"] = evaluate_sts(left_on, [dev]).value[0]  # all
-    return found
 
 
 def subtracting(
     encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """The encoder with 3R's subtraction left on: n texts -> [n, D]. The paper subtracts in training only.
-
-    texts: whose deviations say which dimensions are redundant; mask and hbar are taken once.
-    """
+    """The encoder with 3R's subtraction left on: n texts -> [n, D]; the paper subtracts in training only. texts: whose
+    deviations say which dimensions are redundant; mask and hbar are taken once."""
     sigma = deviations(torch.from_numpy(encoder.encode(list(texts))))
     taken = encoder.encode(list(pool)).mean(0) * redundant_dimensions(sigma, threshold).numpy()
     return lambda some: encoder.encode(some) - taken
@@ -67,8 +54,7 @@ def subtracting(
 @torch.no_grad()
 def smoothness(encoder: SentenceEncoder, texts: Sequence[str], *, batch_size: int = 64) -> pd.DataFrame:
     """How alike the tokens of a text are, layer by layer (over-smoothing; SSCL, arXiv 2305.06154): layer (0: the embeddings),
-    metric, value: the mean cosine of two different tokens, special ones too, over the texts, in evaluation mode.
-    """
+    metric, value: the mean cosine of two different tokens, special ones too, over the texts, in evaluation mode."""
     sums = 0.0
     with in_mode(encoder, training=False):
         for start in range(0, len(texts), batch_size):

@@ -6,8 +6,6 @@ PyTorch's own: inputs of more than 128 tokens, passes without gradient, the back
 layer of which [CLS] alone is read (`packed.py`).
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

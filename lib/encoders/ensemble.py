@@ -1,7 +1,5 @@
 """Encoders whose vectors are added: the twin encoders of TNCSE and JTCSE, and their merges with a third one."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -22,10 +20,8 @@ LIST = "ensemble.json"
 
 
 class EncoderSum(nn.Module):
-    """e(x) = sum of weight_i times e_i(x); each encoder reads the text with its own tokenizer.
-
-    Raises:
-        EncoderError: no encoder, another number of weights, or vectors of different length.
+    """e(x) = sum of weight_i times e_i(x); each encoder reads the text with its own tokenizer. Raises
+    EncoderError for no encoder, another number of weights, or vectors of different length.
     """
 
     def __init__(self, encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> None:
@@ -85,12 +81,8 @@ def merge(encoders: Sequence[SentenceEncoder | EncoderSum], weights: Sequence[fl
 
 
 def load(path_or_id: str | os.PathLike, **options: Any) -> SentenceEncoder | EncoderSum:
-    """A saved ensemble, or what SentenceEncoder.from_pretrained loads; options as there.
-
-    Raises:
-        DataError: its list cannot be read.
-        EncoderError: a listed encoder is missing or cannot be loaded, or the sum gives no vectors.
-    """
+    """A saved ensemble, or what SentenceEncoder.from_pretrained loads; options as there. Raises DataError where its list
+    cannot be read, and EncoderError where a listed encoder cannot be loaded or the sum gives no vectors."""
     folder = Path(locate(path_or_id, options.get("what", "encoder"))[0])
     if not (folder / LIST).is_file():
         return SentenceEncoder.from_pretrained(path_or_id, **options)

@@ -7,8 +7,6 @@ The folder brings no code: where this project is installed (`pip install -e .`),
 saved encoder. By itself the package imports no class of another one.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,13 +49,11 @@ class EncoderModule(InputModule):
         return features
 
     def forward(self, features: dict[str, Tensor], **_: Any) -> dict[str, Tensor]:
-        vectors = [
-            part.finished(part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"]))
-            for i, part in enumerate(self.parts)
-        ]
-        weights = getattr(self.encoder, "weights", [1.0])
-        features["sentence_embedding"] = torch.stack([w * x for w, x in zip(weights, vectors, strict=True)]).sum(0)
-        return features
+        vectors, weights = [], getattr(self.encoder, "weights", [1.0])
+        for i, (weight, part) in enumerate(zip(weights, self.parts, strict=True)):
+            vector = part(features[f"input_ids_{i}"], features[f"attention_mask_{i}"])
+            vectors.append(weight * part.finished(vector))
+        return features | {"sentence_embedding": torch.stack(vectors).sum(0)}
 
     def save(self, output_path: str | os.PathLike, *_: Any, **__: Any) -> None:
         """The encoder's files, beside those that sentence-transformers writes."""
@@ -65,9 +61,7 @@ class EncoderModule(InputModule):
 
 
 def sentence_transformer(path_or_id: str | os.PathLike, **options: Any) -> SentenceTransformer:
-    """A saved encoder or sum of encoders as a SentenceTransformer with the same vectors; raises as `ensemble.load`.
-
-    options: of SentenceTransformer, for example device.
-    """
+    """A saved encoder or sum of encoders as a SentenceTransformer with the same vectors; raises as `ensemble.load`. options: of
+    SentenceTransformer, for example device."""
     module = EncoderModule(ensemble.load(path_or_id, device="cpu"))
     return SentenceTransformer(modules=[module], similarity_fn_name="cosine", **options)

@@ -51,19 +51,16 @@ class Generator(nn.Module):
 
     def check(self, name: str, encoder: Any) -> None:
         """Raise ConfigError when an encoder cannot read what this generator fills in, or the other way round."""
-        theirs, ours = self.vocabulary, encoder.tokenizer.get_vocab()
-        guesses, reads = self.model.config, encoder.backbone.config
-        if theirs != ours or guesses.vocab_size != reads.vocab_size:
+        theirs, ours, words = self.model.config, encoder.backbone.config, encoder.tokenizer.get_vocab()
+        if self.vocabulary != words or theirs.vocab_size != ours.vocab_size:
+            common = len(self.vocabulary.items() & words.items())
             raise ConfigError(
-                f"generator {name!r} has another vocabulary than the backbone ({len(theirs):,} and {len(ours):,} tokens, "
-                f"{len(theirs.items() & ours.items()):,} in common; weights for {guesses.vocab_size:,} and "
-                f"{reads.vocab_size:,}): the encoder reads what it fills in, so take one with the backbone's tokenizer."
+                f"generator {name!r} has another vocabulary than the backbone ({common:,} tokens in common; weights for "
+                f"{theirs.vocab_size:,} and {ours.vocab_size:,}): the encoder reads what it fills in, so take one with the "
+                "backbone's tokenizer."
             )
-        lengths = guesses.max_position_embeddings, reads.max_position_embeddings
-        if lengths[0] < lengths[1]:
-            raise ConfigError(
-                f"generator {name!r} takes {lengths[0]} tokens, the backbone {lengths[1]}: take a longer one."
-            )
+        if (longest := theirs.max_position_embeddings) < (needed := ours.max_position_embeddings):
+            raise ConfigError(f"generator {name!r} takes {longest} tokens, the backbone {needed}: take a longer one.")
 
     def fingerprint(self) -> str:
         """SHA-256 of its weights, architecture and vocabulary."""

@@ -1,7 +1,5 @@
 """What sits on a backbone: the projection of contrastive training, the MLM head, and Condenser's late layers."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterable
@@ -20,7 +18,7 @@ from lib.encoders.dropout import replace_dropout
 from lib.encoders.weights import fault, reason, save_weights
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
-TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder
+TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder, which is read without it
 LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
 LATE_LAYER_STARTS = {  # where the late layers start -> what is said of it in a run's provenance
     "pretrained": f"{LATE_LAYERS} beside the backbone",
@@ -54,11 +52,6 @@ class BatchNormMLP(nn.Sequential):
         return super().forward(h.flatten(0, -2)).view(h.shape)
 
 
-def save_training_head(folder: Path, head: nn.Module) -> None:
-    """Write a projection that exists in training only beside a saved encoder, which is read without it."""
-    save_weights(head.state_dict(), folder / TRAINING_HEAD)
-
-
 def load_training_head(folder: Path) -> nn.Module:
     """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics. Raises
     EncoderError where the folder holds none."""
@@ -82,15 +75,12 @@ def mlm_head(
     start: str = "pretrained",
     advice: str = "take a backbone that has one, or set mlm_weight to 0",
 ) -> nn.Module:
-    """An MLM head [.., H] -> [.., V], in float32.
+    """An MLM head [.., H] -> [.., V], in float32. Raises ConfigError where the backbone was saved without one.
 
     Args:
         tied: its decoder shares the word embeddings of `backbone`; otherwise it is a copy, of what was saved or of them.
         start: `pretrained`, the head that was saved with the backbone; `fresh`, a new one (`fresh_mlm_head`).
         advice: ends the sentence of the error.
-
-    Raises:
-        ConfigError: the backbone was saved without one.
     """
     if start == "fresh":
         head = fresh_mlm_head(backbone)
@@ -167,14 +157,10 @@ def count_early_layers(backbone: nn.Module, wanted: int) -> int:
 
 
 def late_layers(backbone: nn.Module, count: int, start: str) -> nn.ModuleList:
-    """Condenser's late layers: `count` layers like the backbone's.
+    """Condenser's late layers: `count` layers like the backbone's. Raises ConfigError where it has fewer, or none were saved.
 
-    Args:
-        start: `pretrained`, those saved beside the backbone; `top_layers`, copies of its last layers; `random`, new
-            layers, which hand on a mixture of what they read (`average_layers`).
-
-    Raises:
-        ConfigError: none were saved, or another number; the backbone has fewer layers.
+    start: `pretrained`, those saved beside the backbone; `top_layers`, copies of its last layers; `random`, new layers, which
+    hand on a mixture of what they read (`average_layers`).
     """
     layers, source = backbone.encoder.layer, backbone.config._name_or_path
     if start == "top_layers":

@@ -4,8 +4,6 @@
 (lib/assets/mini-bert) came from it, by notebooks/9_backbone.ipynb.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -105,7 +103,8 @@ def build(
     averaging: bool = True,
     seed: int = 0,
 ) -> Path:
-    """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments.
+    """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments. Raises
+    ConfigError for sizes that do not fit each other, and for too little text.
 
     Args:
         folder: created if needed.
@@ -113,9 +112,6 @@ def build(
         window: of the word vectors, in tokens.
         averaging: False leaves all weights random, as BERT starts.
         seed: of the SVD and of the weights that stay random.
-
-    Raises:
-        ConfigError: sizes that do not fit each other, or too little text for them.
     """
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
@@ -216,9 +212,7 @@ def copy_halved(source: str | os.PathLike, folder: str | os.PathLike) -> Path:
 
     The configuration keeps naming float32, so that loading gives float32 everywhere; a vector moves by about 1e-3 of
     its length. It has BERT's dropout of 0.1: one epoch of pre-training goes without, contrastive training needs it.
-
-    Raises:
-        EncoderError: the folder exists.
+    Raises EncoderError where the folder exists.
     """
 
     def write(copy: Path) -> None:

@@ -1,7 +1,5 @@
 """How one vector is read from a backbone's output: a table of names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

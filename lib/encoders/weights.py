@@ -1,7 +1,5 @@
 """What can be wrong with a model that was loaded, or that could not be, said in one sentence; what it is, for a hash."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,11 +54,7 @@ def _other_type(folder: Path) -> str:
 
 
 def check_vectors(encoder: Any, name: str) -> None:
-    """Embed two texts; `name` says whose vectors they are.
-
-    Raises:
-        EncoderError: the vectors are not finite, or the same (also where all are zero).
-    """
+    """Embed two texts: EncoderError where the vectors are not finite, or the same (all zero, too); name: whose they are."""
     one, other = encoder.encode(["a", "two different texts"], any_words=True)
     if not np.isfinite([one, other]).all() or (one == other).all():
         raise EncoderError(

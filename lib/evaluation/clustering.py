@@ -1,7 +1,5 @@
 """Do the clusters that K-Means finds among the vectors match the labels? (MSSE, Figure 4, which has no score.)"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,10 +33,7 @@ def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> np.ndarray:
 def cluster_scores(
     vectors: np.ndarray, labels: Sequence[str], *, clusters: int, seeds: Sequence[int] = STARTS
 ) -> pd.DataFrame:
-    """How well clusters match labels, and how far they lie apart.
-
-    Args:
-        vectors: [n, D]. clusters: k of K-Means, 2 to n. seeds: of K-Means, one start each.
+    """How well clusters of vectors [n, D] match labels, and how far they lie apart, for one start of K-Means a seed.
 
     Returns:
         seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
@@ -58,14 +53,8 @@ def cluster_scores(
 def evaluate_clustering(
     encode: Encode, task: LabelledTexts, *, clusters: Sequence[int] = (0,), seeds: Sequence[int] = STARTS
 ) -> pd.DataFrame:
-    """`cluster_scores` of an encoder, the mean over the starts of K-Means.
-
-    Args:
-        clusters: k of K-Means; 0 is the number of labels (MSSE takes 30 for 20 labels).
-
-    Returns:
-        Rows task, split, protocol, aggregation, metric, value (x 100).
-    """
+    """`cluster_scores` of an encoder, the mean over the starts of K-Means, as RESULT_COLUMNS. clusters: k; 0 is the number of
+    labels (MSSE takes 30 for 20 labels)."""
     vectors, row_of = encode_distinct(encode, task.texts, np.float32)
     vectors = vectors[[row_of[text] for text in task.texts]]
     rows = []

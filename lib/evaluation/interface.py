@@ -1,7 +1,5 @@
 """What all evaluations share: they take a function `encode` and return rows with the same columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,10 +11,7 @@ RESULT_COLUMNS = ["task", "split", "protocol", "aggregation", "metric", "value"]
 
 def encode_distinct(encode: Encode, texts: Iterable[str], dtype: Any = None) -> tuple[np.ndarray, dict[str, int]]:
     """Encode every distinct text once, in one call: vectors [n, D] in order of first appearance, row of each text.
-
-    Raises:
-        ValueError: `encode` returned another shape.
-    """
+    Raises ValueError where `encode` returns another shape."""
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     vectors = np.asarray(encode(list(row_of)), dtype=dtype)
     if vectors.ndim != 2 or len(vectors) != len(row_of):

@@ -13,8 +13,6 @@ On a CPU the fits run on one thread: the products are small, so a second one gai
 of 7.5 s) and costs twentyfold or more on a busy machine. The numbers do not depend on the number of cores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 mteb is imported where it is needed: it takes seconds, and most notebooks need none of it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,8 +24,8 @@ FIGURE_5 = {  # the paper's name -> mteb's
     "QR": "QuoraRetrieval",
     "AUDQ": "AskUbuntuDupQuestions",
 }
-ENGLISH = ("AmazonCounterfactualClassification", "MassiveIntentClassification")  # the subset that MTEB (English) takes
-LOCAL = {"AmazonCounterfactualClassification": "amazon_counterfactual", "Banking77Classification": "banking77"}
+ENGLISH = (FIGURE_5["ACC"], FIGURE_5["MIC"])  # the subset that MTEB (English) takes
+LOCAL = {FIGURE_5["ACC"]: "amazon_counterfactual", FIGURE_5["BC"]: "banking77"}  # mteb's -> lib.data.labelled's
 
 
 def mteb_encoder(encode: Encode) -> Any:
@@ -47,11 +45,7 @@ def mteb_encoder(encode: Encode) -> Any:
 def load_mteb(names: Sequence[str], data_dir: Path) -> dict[str, tuple[Any, list[str]]]:
     """Name (mteb's, or of FIGURE_5) -> mteb's task with its data, and what its scores depend on beside the encoder. The
     data are those in data_dir, else those in the hub's cache or on the hub, since naming a task is asking for it.
-
-    Raises:
-        ConfigError: a name that mteb does not know.
-        DataError: local files are truncated, or a task is not in the cache and cannot be fetched.
-    """
+    Raises ConfigError for a name that mteb does not know, DataError for data that are damaged or cannot be fetched."""
     if not names:
         return {}
     import mteb
@@ -84,23 +78,18 @@ def _take_local(task: Any, data_dir: Path) -> str:
     from datasets import Dataset, DatasetDict  # with mteb alone
 
     name = task.metadata.name
-    splits = {split: load_labelled(data_dir, LOCAL[name], split) for split in ("train", "test")}
-    numbers = {label: number for number, label in enumerate(sorted(set(splits["train"].labels)))}
-    rows = {
-        split: Dataset.from_dict({"text": list(part.texts), "label": [numbers[label] for label in part.labels]})
-        for split, part in splits.items()
-    }
-    task.dataset = DatasetDict({"en": DatasetDict(rows)} if name in ENGLISH else rows)
+    splits, rows = {split: load_labelled(data_dir, LOCAL[name], split) for split in ("train", "test")}, DatasetDict()
+    labels = sorted(set(splits["train"].labels))
+    for split, part in splits.items():
+        rows[split] = Dataset.from_dict({"text": list(part.texts), "label": [*map(labels.index, part.labels)]})
+    task.dataset = DatasetDict({"en": rows}) if name in ENGLISH else rows
     task.data_loaded = True
     return " ".join(part.fingerprint() for part in splits.values())
 
 
 def evaluate_mteb(encode: Encode, name: str, task: Any) -> pd.DataFrame:
-    """mteb's main score of a task that `load_mteb` gives (test split; cqadupstack is the mean of its forums).
-
-    Returns:
-        A row of RESULT_COLUMNS, its value x 100 (mteb and InfoCSE print 0 to 1).
-    """
+    """mteb's main score of a task that `load_mteb` gives (test split; cqadupstack is the mean of its forums), x 100 (mteb and
+    InfoCSE print 0 to 1): a row of RESULT_COLUMNS."""
     import mteb
 
     with warnings.catch_warnings():

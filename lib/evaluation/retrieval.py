@@ -1,7 +1,5 @@
 """Retrieval by cosine: collections with judgements, STS-B test (DiffCSE, InfoCSE Table 11), and nearest texts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
@@ -20,13 +18,11 @@ QUERY_BLOCK = 256  # queries compared with the corpus at a time
 
 
 def top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest rows of a corpus [n, D] by cosine to queries [q, D], exactly; equal cosines rank in corpus order.
+    """The k nearest rows of a corpus [n, D] by cosine to queries [q, D], exactly; equal cosines rank in corpus order:
+    row numbers [q, k] and cosines [q, k], best first; k is at most n.
 
     A row of zeros has cosine 0 with all; numbers that are not finite count as 0. Beside its input it needs 4 kB for each
     row of the corpus.
-
-    Returns:
-        Row numbers [q, k] and cosines [q, k], best first; k is at most n.
     """
     unit, rows, cosines = _unit(corpus), [], []
     for block in _unit(queries).split(QUERY_BLOCK):
@@ -49,16 +45,11 @@ def ranked(query: np.ndarray, corpus: np.ndarray, texts: Sequence[str], k: int) 
 
 
 def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int] = (1, 10, 100)) -> pd.DataFrame:
-    """Rank all documents for every query by cosine and score the ranking with trec_eval's measures.
+    """Rank all documents for every query by cosine and score the ranking with trec_eval's measures, x 100, as RESULT_COLUMNS.
 
     A document with the very text of the query is no answer and is left out of its ranking. Documents that are
-    equally near to a query rank in corpus order; trec_eval alone would rank them by their ids.
-
-    Args:
-        ks: depths of recall, at most DEPTH; nDCG is at 10, MAP and MRR at DEPTH.
-
-    Returns:
-        Rows task, split, protocol, aggregation, metric (`ndcg@10`, `map`, `mrr`, `recall@k`), value (x100).
+    equally near to a query rank in corpus order; trec_eval alone would rank them by their ids. ks: depths of recall, at most
+    DEPTH; nDCG is at 10, MAP and MRR at DEPTH.
     """
     vectors, row_of = encode_distinct(encode, [*task.queries.values(), *task.documents.values()], np.float32)
     texts, names = list(task.documents.values()), list(task.documents)
@@ -91,23 +82,17 @@ def in_domain_retrieval(
     queries: Literal["first", "both"] = "first",
     ks: Sequence[int] = (1, 5, 10),
 ) -> pd.DataFrame:
-    """Recall@k: the share of queries whose partner is among the k nearest sentences of all pairs, by cosine.
+    """Recall@k: the share of queries whose partner is among the k nearest sentences of all pairs, by cosine; a row for each k.
 
-    The queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set); pairs of two identical texts
-    have no partner to find and are skipped. The corpus has every text once, and a query's own text is left out of its
-    ranking: with the copies in, recall@1 could not exceed 66 / 97 on the real data, less than any published value. Equal
-    cosines rank in corpus order: sentences 1, then sentences 2.
+    Queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set; ValueError where there is none); two
+    identical texts have no partner to find and are skipped. The corpus has every text once, and a query's own text is left
+    out of its ranking: with the copies in, recall@1 could not exceed 66 / 97 on the real data, less than any published value.
+    Equal cosines rank in corpus order: sentences 1, then sentences 2.
 
     Args:
         sentences1, sentences2, gold: n pairs and their scores in 0..5.
         queries: `first`: sentence 1 of each pair (InfoCSE, 97 queries); `both`: either sentence (DiffCSE, 194). Their
             numbers are not comparable.
-
-    Returns:
-        One row per k: columns task, split, protocol, aggregation, metric (`recall@k`), value (x100).
-
-    Raises:
-        ValueError: no pair with the top score.
     """
     pairs = zip(sentences1, sentences2, gold, strict=True)
     top = [(first, second) for first, second, score in pairs if score == TOP_SCORE and first != second]
@@ -129,11 +114,7 @@ def in_domain_retrieval(
 
 
 def nearest(encode: Encode, queries: Sequence[str], corpus: Sequence[str], k: int = 3) -> pd.DataFrame:
-    """The k distinct texts of a corpus nearest to each query by cosine, without its own text.
-
-    Returns:
-        Up to k rows per query, best first: query, rank (from 1), text, cosine.
-    """
+    """The k distinct texts of a corpus nearest to each query by cosine, without its own: query, rank (from 1), text, cosine."""
     vectors, row_of = encode_distinct(encode, [*corpus, *queries], np.float64)
     texts = list(dict.fromkeys(corpus))
     rows = []

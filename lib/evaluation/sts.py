@@ -1,7 +1,5 @@
 """STS as the papers of this field score it: Spearman of cosine and gold, x100, no regressor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -35,20 +33,15 @@ def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def cosines_by_gold(vectors: Mapping[str, np.ndarray], gold: np.ndarray) -> pd.DataFrame:
-    """The cosine of every pair with the group of its gold score (SimCSE, Figure G.1; JTCSE, Figure 5).
+    """The cosine of every pair with the group of its gold score (SimCSE, Figure G.1; JTCSE, Figure 5): encoder, group ("3-4",
+    below it the number of pairs; in rising order), cosine.
 
-    Args:
-        vectors: encoder -> [2n, D], the first sentences, then the second. gold: [n], 0 to 5.
-
-    Returns:
-        encoder, group ("3-4", below it the number of pairs; in rising order), cosine.
+    vectors: encoder -> [2n, D], the first sentences, then the second. gold: [n], 0 to 5.
     """
     places = np.clip(np.ceil(gold) - 1, 0, SCALE[1] - 1).astype(int)  # (3, 4] is group 3, and 0 belongs to the first
-    sizes = np.bincount(places)
-    groups = [f"{low}-{low + 1}\n{sizes[low]} pairs" for low in places]
-    order = np.argsort(places, kind="stable")
+    groups = [f"{low}-{low + 1}\n{(places == low).sum()} pairs" for low in places]
     columns = {name: cosine(*np.split(x, 2)) for name, x in vectors.items()}
-    frame = pd.DataFrame(columns).assign(group=groups).iloc[order]
+    frame = pd.DataFrame(columns).assign(group=groups).iloc[np.argsort(places, kind="stable")]
     return frame.melt("group", var_name="encoder", value_name="cosine")[["encoder", "group", "cosine"]]
 
 
@@ -68,14 +61,12 @@ def task_scores(task: STSTask, predicted: np.ndarray, *, ranks: bool = True) -> 
 
 
 def evaluate_sts(encode: Encode, tasks: Sequence[STSTask]) -> pd.DataFrame:
-    """Score all tasks from one `encode` call over their distinct sentences.
+    """Score all tasks from one `encode` call over their distinct sentences. Raises EncoderError where there is no score: the
+    vectors are not finite, or equally near in all pairs.
 
     Returns:
         Rows task, split, protocol, aggregation (all, mean, wmean), metric "spearman", value (x100). With all seven
         test tasks, also rows of a task "Avg.": the mean of the seven scores, each rounded to two decimals first.
-
-    Raises:
-        EncoderError: there is no score: an encoder's vectors are not finite, or equally near in all pairs.
     """
     vectors, row_of = encode_distinct(encode, (s for task in tasks for s in (*task.sentences1, *task.sentences2)))
     if not np.isfinite(vectors).all():

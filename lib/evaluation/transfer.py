@@ -13,8 +13,6 @@ Everything is deterministic for a seed. Known differences from SentEval:
 - SST2: the refit with the chosen penalty would repeat the fit that chose it, so that fit is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,7 +35,8 @@ SETTING = Setting(learning_rate=1e-3, batch_size=64, tenacity=5, passes_per_eval
 def evaluate_transfer(
     encode: Encode, data_dir: Path | str, *, tasks: tuple[str, ...] = TRANSFER_TASKS, seed: int = 1111
 ) -> pd.DataFrame:
-    """Accuracy of a linear classifier on each transfer task, by SentEval's protocol.
+    """Accuracy of a linear classifier on each transfer task, by SentEval's protocol. Raises DataError for files that are
+    missing or damaged, ValueError for vectors that are not finite.
 
     Args:
         seed: of the folds, the initial weights and the order of rows; SentEval uses 1111 throughout.
@@ -45,10 +44,6 @@ def evaluate_transfer(
     Returns:
         Two rows per task: split `test`, and split `dev` (the score that chose the penalty, mean over outer folds);
         columns task, split, protocol, aggregation, metric, value (accuracy x100, two decimals).
-
-    Raises:
-        DataError: a file of a task is missing, truncated or malformed.
-        ValueError: `encode` returned non-finite numbers.
     """
     rows = []
     for name in tasks:

@@ -6,10 +6,10 @@ name.png, .svg and .csv; `note` (protocol, split, seeds) stands below the pictur
 """
 
 from lib.figures.curves import curves, intervals, points, waterfall
-from lib.figures.maps import cells, densities, heatmaps, joint, plane, scatter, text_map
+from lib.figures.maps import cells, heatmaps, plane, scatter, text_map
 from lib.figures.style import METHODS, colour, save_figure
 
 __all__ = [
-    "METHODS", "cells", "colour", "curves", "densities", "heatmaps", "intervals", "joint", "plane", "points", "save_figure", "scatter",
-    "text_map", "waterfall",
+    "METHODS", "cells", "colour", "curves", "heatmaps", "intervals", "plane", "points", "save_figure", "scatter", "text_map",
+    "waterfall",
 ]  # fmt: skip

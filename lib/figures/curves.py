@@ -1,7 +1,5 @@
 """Scores and quantities: a dot for each seed, gains with their intervals, curves over steps or layers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 import matplotlib.pyplot as plt
@@ -124,23 +122,17 @@ def waterfall(frame: pd.DataFrame, *, xlabel: str = "Spearman x 100") -> Figure:
 
     frame: name, value (of a step: what it adds).
     """
-    steps = frame.value.to_numpy(float).copy()
-    ends = np.cumsum(steps[:-1])
-    starts = np.concatenate([[0.0], ends[:-1], [0.0]])
-    levels = np.concatenate([ends, steps[-1:]])
+    values = frame.value.to_numpy(float)
+    starts = np.array([0.0, *values[:-2].cumsum(), 0.0])
+    ends = starts + values
+    is_step = np.arange(len(values)) % (len(values) - 1) > 0
+    shades = np.where(values < 0, style.colour("MSSE"), style.colour("SimCSE"))
     fig, ax = plt.subplots(figsize=(7, 0.8 + 0.4 * len(frame)))
-    shades = ["0.6", *(style.colour("MSSE") if step < 0 else style.colour("SimCSE") for step in steps[1:-1]), "0.6"]
-    ax.barh(range(len(frame)), levels - starts, left=starts, color=shades, height=0.6)
-    for y, (start, level, step) in enumerate(zip(starts, levels, steps, strict=True)):
-        is_end = y in (0, len(frame) - 1)
-        ax.annotate(
-            f"{step:.2f}" if is_end else f"{step:+.2f}",
-            (max(start, level), y),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-        )
-    low, high = min(levels.min(), starts[1:-1].min(initial=levels.min())), levels.max()
+    ax.barh(range(len(frame)), values, left=starts, color=np.where(is_step, shades, "0.6"), height=0.6)
+    for y, value in enumerate(values):
+        text, place = (f"{value:+.2f}" if is_step[y] else f"{value:.2f}"), (max(starts[y], ends[y]), y)
+        ax.annotate(text, place, (4, 0), textcoords="offset points", va="center")
+    low, high = np.minimum(ends, np.where(is_step, starts, ends)).min(), ends.max()
     ax.set_xlim(low - 0.3 * (high - low) - 0.5, high + 0.15 * (high - low) + 0.5)
     ax.set_yticks(range(len(frame)), frame.name)
     ax.invert_yaxis()

@@ -1,6 +1,4 @@
-"""Where sentences and tokens lie: the plane of alignment and uniformity, matrices, pairs, densities, maps of texts."""
-
-from __future__ import annotations
+"""Where sentences and tokens lie: the plane of alignment and uniformity, matrices, pairs, maps of texts."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -9,7 +7,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
@@ -21,54 +18,41 @@ from lib.figures.style import drawing
 @drawing
 def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
     """Alignment against uniformity, the lower left is good, a panel for each backbone: a path for each method from its first
-    step to its last, with a dot for each seed and a large symbol for their mean. Names stand beside the panel.
+    step to its last, with a dot for each seed and a large symbol for their mean.
 
     Args:
         frame: method or encoder; metric and value, or columns alignment and uniformity; perhaps step, seed, backbone, ...
-        score: a further metric or column, which stands behind the names.
+        score: a further column, which stands behind the names.
     """
     frame = frame.assign(step=frame.step.fillna(0) if "step" in frame else 0)
-    wanted = ["uniformity", "alignment", *[score] * bool(score)]
     if "metric" in frame:
         keys = ["place", "encoder", "step", "seed"]
         frame = frame.pivot_table(index=keys, columns="metric", values="value", sort=False).reset_index()
-    frame = frame.dropna(subset=wanted).sort_values("step", kind="stable")
+    if score:
+        frame["encoder"] += frame[score].map(", {:.1f}".format)
+    frame = frame.dropna(subset=["uniformity", "alignment"]).sort_values("step", kind="stable")
     is_path, look = frame.step.nunique() > 1, style.looks(frame.encoder)
-    most = frame.groupby("place").encoder.nunique().max()
-    width, height = 3.6 + 0.07 * frame.encoder.str.len().max(), max(3.6, 1.3 + 0.19 * most)
-    fig, panels = style.grid(frame, "", "place", width, height)
+    fig, panels = style.grid(frame, "", "place", 3.6, 3.6, right=0.6 + 0.08 * frame.encoder.str.len().max())
+    about = {"x": "uniformity", "y": "alignment", "hue": "encoder", "style": "encoder"} | look
     for ax, _, place, part in panels:
-        steps = part.groupby(["encoder", "step"], sort=False)[wanted].mean().reset_index()
+        steps = part.groupby(["encoder", "step"], sort=False)[["uniformity", "alignment"]].mean().reset_index()
         last = part.groupby(["encoder", "seed"]).tail(1)
-        ends = last.groupby("encoder", sort=False)[wanted].mean()
         for name, path in steps.groupby("encoder"):
             ax.plot(path.uniformity, path.alignment, color=look["palette"][name], marker=".", ms=4, lw=1)
-        about = {"x": "uniformity", "y": "alignment", "hue": "encoder", "style": "encoder", "legend": False, "ax": ax}
-        sns.scatterplot(last, **about, **look, s=16, lw=0, alpha=0.6)
-        sns.scatterplot(ends, **about, **look, s=50, lw=0.6, edgecolor="k", zorder=3)
+        ends = last.groupby("encoder", sort=False)[["uniformity", "alignment"]].mean().reset_index()
+        sns.scatterplot(last, **about, s=16, lw=0, alpha=0.6, legend=False, ax=ax)
+        sns.scatterplot(ends, **about, s=50, lw=0.6, edgecolor="k", zorder=3, legend=ax is fig.axes[-1], ax=ax)
         if is_path:
             first = steps.groupby("encoder").head(1)
             ax.plot(first.uniformity, first.alignment, "o", ms=9, mfc="none", mec="k", mew=0.8)
-        ax.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+        ax.set(
+            xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)" if style.is_first(ax) else ""
+        )
         ax.set_title(style.stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
         ax.margins(0.08)
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        _name_beside(ax, ends, look["palette"], score, apart=13 / 72 / (height - 1.1))
+    ax.legend(**style.OUTSIDE)
     return fig
-
-
-def _name_beside(ax: Axes, ends: pd.DataFrame, shades: Mapping[str, str], score: str, apart: float) -> None:
-    """The names in a column right of the axes, each with a line to its point, at least `apart` of the axes' height from each
-    other; call after the limits are set."""
-    ends = ends.sort_values("alignment")
-    steps, (low, high) = apart * np.arange(len(ends)), ax.get_ylim()
-    heights = np.maximum.accumulate((ends.alignment - low) / (high - low) - steps)
-    heights = np.clip(heights, 0, max(0, 1 - steps[-1])) + steps
-    look = {"textcoords": "axes fraction", "va": "center", "fontsize": 9, "annotation_clip": False}
-    for (name, point), height in zip(ends.iterrows(), heights, strict=True):
-        arrow = {"arrowstyle": "-", "lw": 0.7, "color": shades[name], "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 4}
-        text = f"{name}, {point[score]:.1f}" if score else name
-        ax.annotate(text, (point.uniformity, point.alignment), (1.04, height), **look, arrowprops=arrow)
 
 
 def cells(matrices: Mapping[str, np.ndarray]) -> pd.DataFrame:
@@ -153,47 +137,6 @@ def scatter(
     fig.supxlabel(xlabel or x, fontsize=10)
     if has_legend:
         ax.legend(**style.OUTSIDE)
-    return fig
-
-
-@drawing
-def joint(
-    frame: pd.DataFrame, x: str, y: str, *, row: str, panel: str = "encoder", xlabel: str = "", ylabel: str = ""
-) -> Figure:
-    """Two readings of the same quantity as darker cells, with their diagonal and Pearson's correlation: a panel for each value
-    of one column, a row of panels with the same axes for each value of another.
-
-    frame: x, y, row, panel (or encoder or method).
-    """
-    fig, panels = style.grid(frame, row, panel, 1.7, 1.7, right=0.4, sharex="row", sharey="row")
-    for ax, line, name, part in panels:
-        values = frame.loc[frame[row] == line, [x, y]].to_numpy()
-        edges = np.linspace(values.min(), values.max(), 21)
-        ax.hist2d(part[x], part[y], bins=[edges, edges], cmap="Blues", cmin=1, rasterized=True, vmin=-3)
-        ax.plot(edges, edges, color="0.3", lw=0.7, ls="--")
-        above = name if ax.get_subplotspec().is_first_row() else ""
-        ax.set_title(style.stacked(above, f"ρ {part[x].corr(part[y]):.2f}"))
-        ax.set_ylabel(f"{row} {line}" if style.is_first(ax) else "")
-        ax.locator_params(nbins=3)
-        ax.grid(False)
-    fig.supxlabel(xlabel or x, fontsize=10)
-    fig.supylabel(ylabel or y, fontsize=10)
-    return fig
-
-
-@drawing
-def densities(frame: pd.DataFrame, *, x: str = "cosine") -> Figure:
-    """The distribution of cosines in each group of gold scores, with its quartiles, a panel for each encoder.
-
-    frame: encoder or method, group, x; perhaps backbone.
-    """
-    fig, panels = style.grid(frame, "place", "encoder", 3.6, 3.0, sharex=True, sharey=True)
-    for ax, place, name, part in panels:
-        sns.violinplot(
-            part, x=x, y="group", hue="group", palette="viridis", dodge=False, cut=0, inner="quart", density_norm="width",
-            width=0.9, linewidth=0.8, legend=False, inner_kws={"marker": ""}, ax=ax,
-        )  # fmt: skip
-        ax.set(title=name, xlabel="cosine similarity", ylabel=style.stacked(place, "gold score"))
     return fig
 
 

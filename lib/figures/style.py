@@ -1,7 +1,5 @@
 """What all pictures share: style sheet, colours, names, panels, and the files of a picture."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import textwrap

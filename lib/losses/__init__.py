@@ -1,4 +1,4 @@
-"""Pure functions of tensors, one file per paper's idea."""
+"""Pure functions of tensors, one file per paper's idea; ValueError refuses shapes and options that make no sense."""
 
 from lib.losses.attention_mutual_information import attention_mutual_information
 from lib.losses.contrastive_tension import contrastive_tension
@@ -7,13 +7,11 @@ from lib.losses.info_nce import info_nce, positives_only
 from lib.losses.masked_lm import IGNORED, mask_tokens, masked_lm
 from lib.losses.mutual_reconstruction import mutual_reconstruction
 from lib.losses.redundancy import deviations, reduce_redundancy, redundant_dimensions
-from lib.losses.replaced_tokens import replaced_token_detection
 from lib.losses.tensor_modulus import tensor_modulus
-from lib.losses.token_reconstruction import token_reconstruction
 from lib.losses.twin_info_nce import twin_info_nce
 
 __all__ = [
     "IGNORED", "attention_mutual_information", "contrastive_tension", "deviations", "dimension_contrast", "info_nce",
     "mask_tokens", "masked_lm", "mutual_reconstruction", "positives_only", "reduce_redundancy", "redundant_dimensions",
-    "replaced_token_detection", "tensor_modulus", "token_reconstruction", "twin_info_nce",
+    "tensor_modulus", "twin_info_nce",
 ]  # fmt: skip

@@ -1,7 +1,5 @@
 """Attention mutual information, the regulariser of miCSE (Klein, Nabi 2023, arXiv 2211.04928)."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -31,24 +29,17 @@ def attention_mutual_information(
 
     An entry can be drawn where `valid` allows it and both views are above 1e-30 (dropout zeroes entries). Rows with
     fewer than `samples` such entries are left out; if all have fewer, all are kept and the smallest row sets the number.
-    No gradient flows through what is drawn.
+    No gradient flows through what is drawn. Returns minus the mean over the kept rows; 0 where no row has an entry to draw.
 
     Args:
         att1, att2: [layers, N, heads, n, n], attention probabilities of the two views, after dropout.
         valid: [N, n, n] bool, query x key entries that hold no padding.
-        slicing: `layer_parity` as in the authors' code, `head_pairs` as in the paper.
+        slicing: `layer_parity` as in the authors' code (an even number of layers), `head_pairs` as in the paper (of heads).
         index: [rows kept, samples], positions within the rows instead of drawing them.
         generator: for the draw, on the device of att1; None takes the global one.
         valid_fraction_factor: multiply by the squared fraction of the kept rows' entries that could be drawn, plus
             1e-6: one number for the batch, which padding and dropped entries make smaller. It is in the authors' code
             and not in the paper.
-
-    Returns:
-        Scalar, -mean MI over the kept rows; 0 where no row has an entry to draw.
-
-    Raises:
-        ValueError: shapes that do not fit (the index included), an odd number of layers (layer_parity) or heads
-            (head_pairs).
     """
     if att1.shape != att2.shape or att1.dim() != 5 or att1.size(-1) != att1.size(-2):
         raise ValueError(f"att1 {tuple(att1.shape)} and att2 {tuple(att2.shape)} must be [layers, N, heads, n, n].")
@@ -84,9 +75,6 @@ def attention_rows(attention: Tensor, slicing: str) -> Tensor:
 
     layer_parity: a row is one head in every second layer: R = N heads 2, M = layers/2 n^2, head before parity.
     head_pairs: a row is two adjacent heads of one layer: R = N layers heads/2, M = 2 n^2, layer before pair.
-
-    Raises:
-        ValueError: an odd number of layers or heads, or another slicing.
     """
     layers, n_sentences, heads = attention.shape[:3]
     if slicing == "layer_parity":

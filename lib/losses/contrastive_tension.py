@@ -1,7 +1,5 @@
 """Contrastive Tension (Carlsson et al., ICLR 2021): two encoders told apart by dot products."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -12,15 +10,10 @@ def contrastive_tension(z1: Tensor, z2: Tensor, *, negatives: int = 7) -> Tensor
 
     Sentence i of the first encoder meets itself (label 1) and the next `negatives` sentences of the batch (label 0) in
     the second encoder; fewer where the batch is smaller. The paper draws them from the corpus, also seven to one.
+    Returns the mean over the N (1 + negatives) dot products.
 
     Args:
         z1, z2: [N, D], the same sentences by the two encoders; not normalised.
-
-    Returns:
-        Scalar, mean over the N (1 + negatives) dot products.
-
-    Raises:
-        ValueError: shapes that do not fit, negatives below 0.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")

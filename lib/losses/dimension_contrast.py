@@ -1,7 +1,5 @@
 """Dimension-level contrast of MSSE (anonymous ACL submission): Barlow Twins on the two views of a batch of sentences."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,9 +15,6 @@ def cross_correlation(h: Tensor, h_pos: Tensor, *, normalise: str = "zscore") ->
         h, h_pos: [N, D], the two views of N sentences.
         normalise: `zscore` takes the mean of every column away first, so that C holds Pearson correlations; `l2` does
             not. A column that is constant (`zscore`) or zero (`l2`) has correlation 0 with all.
-
-    Raises:
-        ValueError: unknown `normalise`, shapes that do not fit, or fewer than two sentences.
     """
     if normalise not in NORMALISATIONS:
         raise ValueError(f"normalise {normalise!r} is unknown: choose one of {', '.join(NORMALISATIONS)}.")
@@ -56,12 +51,6 @@ def dimension_contrast(
         reduce: `sum` as printed; `dim` and `dim2` divide it by D and D^2; `means` takes the mean of each of the two
             sums over its own entries (the authors' code).
         diagonal_weight, off_diagonal_weight: w_d and w_o; 1 and 1 in the paper, 2 and 0.05 in the authors' code.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: as `cross_correlation`, or an unknown `reduce`.
     """
     if reduce not in REDUCTIONS:
         raise ValueError(f"reduce {reduce!r} is unknown: choose one of {', '.join(REDUCTIONS)}.")

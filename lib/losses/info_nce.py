@@ -1,7 +1,5 @@
 """The contrastive loss that every method here starts from."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -28,6 +26,7 @@ def info_nce(
         l_i = -log( e^{cos(z_i, z_i+)/t} / sum_j ( e^{cos(z_i, z_j+)/t} + alpha^{[i=j]} e^{cos(z_i, z_j-)/t} ) )
 
     Every z1[i] has N - 1 in-batch negatives, plus K N with hard_negatives, plus Q with a queue.
+    Returns the mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
 
     Args:
         z1, z2: [N, D], the two views; normalised inside (cosine similarity).
@@ -40,12 +39,6 @@ def info_nce(
         own_view: the in-batch negatives of z1[i] are the other rows of z1 (miCSE, Eq. 2), not those of z2.
         excluded: bool [N, N], with hard negatives [N, (1 + K) N]: what is no negative of z1[i], such as the same text once more;
             its own positive stays.
-
-    Returns:
-        Scalar, mean over the N rows; 0 where nothing is left to compare with (one row, no positive, no queue).
-
-    Raises:
-        ValueError: shapes that do not fit, temperature not positive, weight negative.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
@@ -78,14 +71,7 @@ def positives_only(z1: Tensor, z2: Tensor, *, temperature: float = 0.05) -> Tens
 
         l_i = log( e^{cos(z_i, z_i+)/t} + N - 1 ) - cos(z_i, z_i+)/t
 
-    Args:
-        z1, z2: [N, D], the two views; normalised inside.
-
-    Returns:
-        Scalar, mean over the N rows.
-
-    Raises:
-        ValueError: shapes that do not fit, temperature not positive.
+    z1, z2: [N, D], the two views; normalised inside. Returns the mean over the N rows.
     """
     if z1.shape != z2.shape or z1.dim() != 2:
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")

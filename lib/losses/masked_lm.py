@@ -1,7 +1,5 @@
 """Masked language modelling: pre-training, and the auxiliary objective of SimCSE (Table D.2) and InfoCSE."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -52,12 +50,12 @@ def mask_tokens(
 
 
 def masked_lm(logits: Tensor, labels: Tensor, *, reduction: str = "mean") -> Tensor:
-    """Cross-entropy over the chosen tokens; 0 when none was chosen.
+    """Cross-entropy over the chosen tokens, in nats; 0 when none was chosen.
 
     Args:
         logits: [..., V].
         labels: [...], IGNORED where nothing is predicted.
-        reduction: `mean` over the chosen tokens (BERT, all authors' codes) or their `sum` (InfoCSE, Eqs. 4 and 5).
+        reduction: `mean` over the chosen tokens (BERT, all authors' codes) or their `sum` (InfoCSE, Eqs. 4 and 5; MSSE, Eq. 9).
     """
     if not (labels != IGNORED).any():
         return logits.sum() * 0.0

@@ -1,7 +1,5 @@
 """InforMin-CL's forgetting term (Chen et al. 2022, arXiv 2209.10951): each view rebuilt from the other."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -15,12 +13,6 @@ def mutual_reconstruction(z1: Tensor, z2: Tensor, *, reduce: str = "mean") -> Te
         z1, z2: [N, D], the two views; normalised inside.
         reduce: `mean` over all entries (authors' code; nearly nothing for large D), or `sum` over the dimensions and mean
             over the pairs, which is 4 (1 - cos), twice SimCSE's alignment.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: unknown `reduce`, or shapes that do not fit.
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f"reduce {reduce!r} is unknown: choose mean or sum.")

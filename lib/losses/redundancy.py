@@ -1,7 +1,5 @@
 """3R's reduction of redundant representations: which dimensions say little of a batch, and what is taken away there."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -29,9 +27,6 @@ def redundant_dimensions(
 
     Returns:
         [D], 1 where a dimension is redundant.
-
-    Raises:
-        ValueError: unknown `relaxation`, or a width that is not positive.
     """
     if relaxation not in RELAXATIONS or width <= 0:
         raise ValueError(

@@ -1,7 +1,5 @@
 """The tensor-modulus constraint of TNCSE and JTCSE (Zong et al.): two encoders give positives of equal length."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,18 +14,12 @@ def tensor_modulus(h: Tensor, g: Tensor, p: Tensor, q: Tensor, *, halved: bool =
 
     Rows 2i and 2i+1 are the two copies of sentence i; a copy is compared with the other encoder's other copy. The first
     factor weighs: pairs whose directions agree already count less. Gradient flows through both factors. A cosine below
-    zero has no logarithm; it counts as 1e-4 (factor 9.21) there.
+    zero has no logarithm; it counts as 1e-4 (factor 9.21) there. Returns the mean over the N sentences; 0 where p and q vanish.
 
     Args:
         h, g: [2N, D], the [CLS] vectors of encoder I and II.
         p, q: [2N, E], the vectors whose lengths are constrained (pooler outputs), of I and II.
         halved: the 1/2 of the authors' code; the paper's equations lack it.
-
-    Returns:
-        Scalar, mean over the N sentences; 0 where both p and q vanish.
-
-    Raises:
-        ValueError: shapes that do not fit, or an odd number of rows.
     """
     if h.dim() != 2 or h.shape != g.shape or p.dim() != 2 or p.shape != q.shape or len(h) != len(p) or len(h) % 2:
         shapes = ", ".join(str(tuple(x.shape)) for x in (h, g, p, q))

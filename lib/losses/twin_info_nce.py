@@ -1,7 +1,5 @@
 """InfoNCE over all 2N x 2N copies: the contrastive loss of SimCLR, Mirror-BERT, TNCSE and JTCSE."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -17,15 +15,10 @@ def twin_info_nce(a: Tensor, b: Tensor | None = None, *, temperature: float = 0.
     With one encoder (b = a) each copy has 2N - 2 negatives, from both views (SimCLR's NT-Xent, arXiv 2002.05709, Eq. 1;
     Mirror-BERT, arXiv 2104.08027, Eq. 1; JTCSE, Eq. 11). With two, the same row of the other encoder is neither positive
     nor negative (Eq. 12, as the authors' code reads it); twin_info_nce(a, b) and twin_info_nce(b, a) differ.
+    Returns the mean over the 2N rows.
 
     Args:
         a, b: [2N, D]; rows 2k and 2k+1 are the two copies of sentence k; normalised inside. None: b = a.
-
-    Returns:
-        Scalar, mean over the 2N rows.
-
-    Raises:
-        ValueError: shapes that do not fit, an odd number of rows, temperature not positive.
     """
     b = a if b is None else b
     if a.dim() != 2 or a.shape != b.shape or len(a) % 2:

@@ -16,7 +16,8 @@ from lib.checks import ConfigError
 from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
-from lib.encoders.heads import save_training_head
+from lib.encoders.heads import TRAINING_HEAD
+from lib.encoders.weights import save_weights
 from lib.methods.probes import Probes
 
 
@@ -151,7 +152,7 @@ class Method(nn.Module):
         """Write the encoder (see SentenceEncoder.save), and beside it the projection that only training uses."""
         self.encoder.save(folder)
         if self.training_head is not None:
-            save_training_head(folder, self.training_head)
+            save_weights(self.training_head.state_dict(), folder / TRAINING_HEAD)
 
 
 class Wrapper(nn.Module):

@@ -1,7 +1,5 @@
 """Contrastive Tension, CT (Carlsson et al., ICLR 2021): two encoders that start equal and share nothing."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,12 +1,11 @@
 """DiffCSE (Chuang et al. 2022, arXiv 2204.10298): SimCSE, and a discriminator that finds replaced tokens with the help
 of the sentence's vector. Facts from the authors' code; what InfoCSE combines it with (Table 12) is in `infocse`."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lib.checks import ConfigError, NonNegative, PositiveProbability
@@ -15,7 +14,6 @@ from lib.distributed import own_rows
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
-from lib.losses import replaced_token_detection
 from lib.methods.base import Needs, Views
 from lib.methods.mlm import TokenMasking
 from lib.methods.simcse import Projection, SimCSE, SimCSEArguments, both_views
@@ -75,11 +73,7 @@ class ReplacedTokenDetection(nn.Module):
 
     The generator guesses every token of a masked copy ([CLS] stays). The discriminator, a second encoder that starts
     as a copy of the backbone and is trained, reads the guesses with the sentence's vector in the place of the [CLS]
-    token's embedding, and says of every token whether it was replaced.
-
-    Raises:
-        ConfigError: the generator has another vocabulary, or cannot be loaded.
-        EncoderError: the generator cannot be found.
+    token's embedding, and says of every token whether it was replaced. Raises as `Generator`.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:
@@ -104,7 +98,8 @@ class ReplacedTokenDetection(nn.Module):
         return torch.cat([input_ids[:, :1], filled[:, 1:]], dim=1)
 
     def forward(self, z: Tensor, input_ids: Tensor, mask: Tensor, filled: Tensor) -> Tensor:
-        """z [M, D], the vectors of M sentences; input_ids, mask, filled [M, L] -> mean cross-entropy."""
+        """z [M, D], the vectors of M sentences; input_ids, mask, filled [M, L] -> mean cross-entropy. A token that the
+        generator guessed right counts as not replaced (ELECTRA, arXiv 2003.10555)."""
         tokens = packed.Tokens(mask.bool(), compute_padding=self.padding)
         with self.precision(input_ids.device):
             embedded = tokens.pack(self.discriminator.embeddings(input_ids=filled))
@@ -112,7 +107,7 @@ class ReplacedTokenDetection(nn.Module):
             hidden = packed.run_layers(self.discriminator.encoder.layer, conditioned, tokens)
             logits = self.classifier(hidden)
         original, filled = (tokens.pack(ids.unsqueeze(-1)).squeeze(-1) for ids in (input_ids, filled))
-        return replaced_token_detection(logits.float(), original, filled)
+        return F.cross_entropy(logits.float(), (filled != original).long())
 
 
 def check_reads_cls(encoder: SentenceEncoder, what: str) -> None:

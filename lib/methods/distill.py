@@ -1,7 +1,5 @@
 """Distillation: one encoder learns the vectors of another or of an ensemble (JTCSE's D and UCD)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

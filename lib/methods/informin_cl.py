@@ -1,8 +1,6 @@
 """InforMin-CL (Chen et al. 2022, arXiv 2209.10951): SimCSE, and each view rebuilt from the other. Facts from the
 authors' code."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

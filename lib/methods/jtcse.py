@@ -1,7 +1,5 @@
 """JTCSE (Zong et al., arXiv 2505.02366): TNCSE, and cross-attention between the twins as a side branch of training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ With ami_weight 0 it is SimCSE + MoCo, with queue_size 0 SimCSE + AMI, with both
 sentence twice can have the attention term, too.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -111,11 +109,8 @@ class AttentionTerm:
     """AMI as a term of any method: says which attention maps to capture, and turns them into the weighted loss.
 
     With several processes, each takes the mean over its own sentences: embeddings are gathered, attention is not.
-    Padding and the rows left out then differ from those of one process.
-
-    Raises:
-        ConfigError: the backbone has too few layers.
-        EncoderError: the encoder gives no attention maps.
+    Padding and the rows left out then differ from those of one process. Raises ConfigError where the backbone has
+    too few layers, EncoderError where it gives no attention maps.
     """
 
     def __init__(self, encoder: SentenceEncoder, arguments: AMIArguments) -> None:

@@ -1,7 +1,5 @@
 """Mirror-BERT (Liu et al., EMNLP 2021, arXiv 2104.08027): one copy of the sentence has a masked span."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

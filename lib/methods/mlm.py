@@ -1,8 +1,6 @@
 """Masked language modelling (BERT), and Condenser's late head on top of it (Gao, Callan 2021, arXiv 2104.08253),
 which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to 6)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -97,11 +95,8 @@ class MLM(Method):
 
 
 class TokenMasking(nn.Module):
-    """BERT's choice of tokens to predict: never special tokens, never padding.
-
-    Raises:
-        ConfigError: whole words were asked for, and the vocabulary does not mark the pieces that continue a word.
-    """
+    """BERT's choice of tokens to predict: never special tokens, never padding. Raises ConfigError for whole words where the
+    vocabulary does not mark the pieces that continue a word."""
 
     def __init__(
         self, encoder: SentenceEncoder, *, probability: float, whole_words: bool = False, mask_only: bool = False

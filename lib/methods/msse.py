@@ -6,8 +6,6 @@ Where paper and authors' code disagree, the defaults are the paper's, but for th
 and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -21,7 +19,7 @@ from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
-from lib.losses import dimension_contrast, token_reconstruction
+from lib.losses import dimension_contrast, masked_lm
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
 from lib.methods.base import Method, Needs, Views, check_some_weight
 from lib.methods.simcse import all_columns, contrast, with_positive
@@ -133,8 +131,12 @@ class MSSE(Method):
         return dimension_contrast(anchor, positive, **how, **weights)
 
     def rebuild(self, memory: Tensor, batch: Batch, reduce: str = "mean") -> Tensor:
-        """L_ICM of sentences, from their vectors [N, D]; mean or sum over all tokens that the encoder read, special ones
-        and the template of pooling mask_prompt too, which is the same everywhere and soon costs nothing."""
+        """L_ICM = -sum_i sum_j log q(x_ij | h_i) of sentences, from their vectors [N, D] (Eqs. 7 to 9); mean or sum over all
+        tokens that the encoder read, special ones and the template of pooling mask_prompt too, which soon costs nothing.
+
+        Minus the sum, plus the constant entropy of the sentences, bounds I(h, s) from below for a decoder that sees h alone
+        (Barber, Agakov; Eq. 8). One that also sees noisy words bounds less: what h adds to them.
+        """
         input_ids, mask, roles = with_positive(batch)
         place = roles.index(self.arguments.reconstructed)
         input_ids, valid = input_ids[:, place], mask[:, place].bool()  # [N, L]
@@ -142,7 +144,7 @@ class MSSE(Method):
         def loss(h: Tensor, reduce: str = "mean") -> Tensor:
             with self.encoder.precision(h.device):
                 logits = self.decoder(h, input_ids, valid, self.encoder.backbone.embeddings)
-            return token_reconstruction(logits.float(), input_ids[valid], reduce=reduce)
+            return masked_lm(logits.float(), input_ids[valid], reduction=reduce)
 
         every = self.arguments.swap_every
         if every and int(self.step) % every == 0 and len(memory) > 1:

@@ -1,7 +1,5 @@
 """What the history shows of training and no weight depends on: gradients of single terms, a loss with other vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

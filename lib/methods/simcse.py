@@ -1,7 +1,5 @@
 """SimCSE (Gao, Yao, Chen 2021, arXiv 2104.08821): unsupervised, supervised, and with the MLM auxiliary loss."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,8 +1,6 @@
 """SSCL (Chen et al., ACL 2023, arXiv 2305.06154): the sentence's vectors of earlier layers as further negatives, against
 over-smoothing. Facts from the authors' code."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,10 +27,8 @@ class SSCL(SimCSE):
     """SimCSE's contrastive term times 1 - w, and `layers` times w = layers_weight: the same (hard negatives included) with
     further cosines in the denominator, of an anchor with both views of all sentences, its own among them, pooled from the
     layers below the last one as the embedding is pooled from the last, and read through the same projection. Views name them
-    `layer -2`, `layer -3`, ... An MLM term stands outside the average.
-
-    Raises:
-        ConfigError: the backbone has not so many layers, or the pooling reads more than one.
+    `layer -2`, `layer -3`, ... An MLM term stands outside the average. Raises ConfigError where the backbone has
+    not so many layers, or the pooling reads more than one.
     """
 
     Arguments = SSCLArguments

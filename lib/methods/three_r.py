@@ -4,8 +4,6 @@ differs between the sentences of a batch, a vector of very common words is taken
 The authors' code was not reachable. What the paper leaves open is an argument here; see the notebook.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """TNCSE (Zong et al., AAAI 2025; predecessor of JTCSE): twin encoders held together by a tensor-modulus constraint."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 
@@ -99,17 +97,17 @@ class TNCSE(Method):
 def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
     if not name:
         return copy.deepcopy(encoder)
-    dropout = encoder.backbone.config.hidden_dropout_prob
-    second = SentenceEncoder.from_pretrained(
-        name, pooling=encoder.pooling, dropout=dropout, device="cpu", what="second_backbone"
-    )
+    how = {"pooling": encoder.pooling, "dropout": encoder.backbone.config.hidden_dropout_prob, "device": "cpu"}
+    second = SentenceEncoder.from_pretrained(name, **how, what="second_backbone")
     read = {
-        "tokenizer": {tokenizer_fingerprint(twin.tokenizer) for twin in (encoder, second)},
-        "longest text": {longest_input(twin.backbone) for twin in (encoder, second)},
+        "tokenizer": lambda e: tokenizer_fingerprint(e.tokenizer),
+        "longest text": lambda e: longest_input(e.backbone),
     }
-    if different := [what for what, values in read.items() if len(values) > 1]:
-        reason = "the twins read the same tokens"
-        raise ConfigError(f"second_backbone {name!r} has another {different[0]} than backbone: {reason}.")
+    for what, of in read.items():
+        if of(encoder) != of(second):
+            raise ConfigError(
+                f"second_backbone {name!r} has another {what} than backbone: the twins read the same tokens."
+            )
     if second.projection is not None:
         raise ConfigError(f"second_backbone {name!r} was saved with a projection: its [CLS] vectors are compared here.")
     encoder.max_length = second.max_length = min(second.max_length, encoder.max_length)
@@ -118,11 +116,7 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
 
 def pooler(encoder: SentenceEncoder, name: str) -> nn.Sequential:
     """BERT's pooler p = tanh(W h + b), [N, D] -> [N, D]: new, or with the pre-trained weights of backbone `name`.
-
-    Raises:
-        EncoderError: `name` cannot be loaded or was saved without a pooler.
-        ConfigError: it has another size.
-    """
+    Raises EncoderError where that cannot be loaded or has no pooler, ConfigError where it has another size."""
     head = projection_head(encoder.dimension)
     if not name:
         return head

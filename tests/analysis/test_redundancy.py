@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from lib.analysis.redundancy import dimension_statistics, smoothness, subtracting
-from lib.data import load_sts
 from lib.encoders import SentenceEncoder
-from lib.evaluation import evaluate_sts
 
 POOL = ["the dog sees the house", "a cat was in the park"]
 
@@ -55,14 +53,6 @@ def test_a_threshold_of_0_takes_nothing_away(encoder, sentences):
     assert np.isnan(seen["where redundant"]) and seen["redundant, %"] == 0
     assert seen["after subtraction"] == pytest.approx(seen["cosine of texts"])
     assert np.array_equal(subtracting(encoder, texts, POOL, threshold=0.0)(texts), encoder.encode(texts))
-
-
-def test_a_dev_score_is_given_with_the_subtraction_left_on(encoder, sentences, tmp_path):
-    dev = load_sts(tmp_path, "demo", "dev")
-    seen = dimension_statistics(encoder, sentences[:9], POOL, threshold=0.0, dev=dev)
-    assert seen["dev, c = 0"] == seen["dev, as it is"]
-    everywhere = evaluate_sts(lambda texts: encoder.encode(texts) - encoder.encode(POOL).mean(0), [dev]).value[0]  # all
-    assert seen["dev, everywhere"] == pytest.approx(everywhere, abs=1e-4)
 
 
 def test_smoothness_is_that_of_the_loop_over_layers_and_pairs_of_tokens(tiny_bert, sentences):

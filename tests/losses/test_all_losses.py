@@ -56,8 +56,6 @@ REFUSED = [
     ("tensor_modulus", [A, (2, 3), A, A], {}, r"\[2N, D\]"),
     ("tensor_modulus", [A, A, (2, 3), (2, 3)], {}, r"\[2N, E\]"),
     ("tensor_modulus", [(3, 3)] * 4, {}, "2N"),
-    ("token_reconstruction", [(4, 6), (4,)], {"reduce": "none"}, "choose mean or sum"),
-    ("token_reconstruction", [(4, 6), (2,)], {}, "must be those of token_ids"),
     ("twin_info_nce", [B], {}, "must"),
     ("twin_info_nce", [A, (6, 3)], {}, "must"),
     ("twin_info_nce", [(2, 4, 3)], {}, "must"),
