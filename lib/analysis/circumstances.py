@@ -61,13 +61,18 @@ def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int
     raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
 
 
-def seed_spreads() -> pd.DataFrame:
+def seed_spreads(like: SentenceEncoder | str = "", score: float | None = None) -> pd.DataFrame:
     """How far the average of the seven STS tasks scatters over seeds of unsupervised SimCSE: an independent replication with
     fifty seeds (hppRC/simple-simcse), then what was measured here with five and more.
 
+    Args:
+        like: the encoder that was trained, or the name of one. score: its average, which is placed among the seeds of encoders
+            of its type and size.
+
     Returns:
-        encoder, source, seeds, mean, std, min, max.
+        encoder, source, seeds, mean, std, min, max, yours (`among_seeds`; empty for other encoders).
     """
+    name = like if isinstance(like, str) else kind_of(like)
     wide = papers.wide("simcse", "Independent replication (50 seeds)")[AVERAGE]
     kinds = ["mean", "std", "min", "max"]
     models = dict.fromkeys(name.split()[0] for name in wide.index)
@@ -86,13 +91,35 @@ def seed_spreads() -> pd.DataFrame:
         if len(part) >= 5:
             source = f"here, {pooling}, {int(sentences):,} sentences, settings {settings}"
             lines.append((backbone, source, len(part), *part.value.agg(kinds)))
-    return pd.DataFrame(lines, columns=["encoder", "source", "seeds", *kinds])
+    frame = pd.DataFrame(lines, columns=["encoder", "source", "seeds", *kinds])
+    is_like = (frame.encoder == name) & (score is not None)
+    placed = [among_seeds(score, row) if one else "" for one, (_, row) in zip(is_like, frame.iterrows(), strict=True)]
+    return frame.assign(yours=placed)
 
 
 def kind_of(encoder: SentenceEncoder) -> str:
     """The encoder of `seed_spreads` that has this one's type and size; "" where there is none."""
     config = encoder.backbone.config
     return KINDS.get((config.model_type, config.num_hidden_layers, config.hidden_size), "")
+
+
+def seeds_by_difference(spreads: pd.DataFrame, yours: float = 0) -> pd.DataFrame:
+    """`seeds_needed` over differences of 0.3 to 2 points, for `figures.curves`: some encoders, and the one that is placed.
+
+    Args:
+        spreads: what `seed_spreads` gives. yours: a difference of means, marked on the curve of the encoder that is placed.
+    """
+    placed = spreads[spreads.yours != ""].encoder.head(1).tolist()
+    marked = [round(yours, 2)] if placed and yours >= 0.1 else []
+    known = spreads[spreads.encoder.isin(["bert-base-uncased", "roberta-base", "minilm-stripped", *placed])]
+    deviations = known.drop_duplicates("encoder").set_index("encoder")["std"]
+    lines = [
+        (f"{name}, sd {deviation:.2f}", x, seeds_needed(deviation, x))
+        for name, deviation in deviations.items()
+        for x in sorted({0.3, 0.5, 0.75, 1.0, 1.5, 2.0, *marked})
+    ]
+    lines += [(f"yours: {x:.2f} points", x, seeds_needed(deviations[placed[0]], x)) for x in marked]
+    return pd.DataFrame(lines, columns=["encoder", "difference", "value"]).assign(metric="seeds")
 
 
 def among_seeds(score: float, table: Mapping[str, float]) -> str:

@@ -117,11 +117,11 @@ def _passes(
     encoder: SentenceEncoder, texts: list[str], poolings: Sequence[str], lengths: Sequence[int], is_own: bool
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself. is_own: whether
-    the first pooling is the encoder's."""
+    the first pooling is the encoder's; lengths are tried with these poolings alone."""
     ids = encoder.tokenize(texts)
     plain = _vectors(encoder, ids, poolings)
     yield "as it is", plain
-    longest = sorted(set(lengths), reverse=True)
+    longest = sorted(set(lengths), reverse=True) if is_own else []
     rows_of = {f"{most} tokens": [row for row, one in enumerate(ids) if len(one) > most] for most in longest}
     rows_of["lower case"] = [row for row, text in enumerate(texts) if text != text.lower()]
     for (how, rows), length in zip(rows_of.items(), [*longest, None], strict=True):
@@ -153,7 +153,10 @@ def _vectors(
     """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
-    with in_mode(encoder, training=training):
+    once = torch.autocast(
+        encoder.device.type, dtype=dtype, enabled=dtype is not None
+    )  # keeps weights cast for all batches
+    with in_mode(encoder, training=training), once:
         if dtype is not None:
             encoder.training = True  # of this reader alone, which takes dtype then; its parts, and dropout, stay
         for batch, *inputs in encoder.batches(ids):

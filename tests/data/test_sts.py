@@ -123,4 +123,7 @@ def test_real_files_have_the_published_counts():
     expected = (3108, 1500, 3750, 3000, 1186, 1379, 4927)
     assert counts == dict(zip(STS_TASKS, expected, strict=True))
     assert len(load_sts(REAL, "SICK-R", "all").gold) == 9927
+    facts = [file_facts(REAL, load_sts(REAL, name)) for name in STS_TASKS]
+    assert sum(one["without a score"] for one in facts) == 5500 + 7997
+    assert {one["not SentEval's"] for one in facts} == {"none"}
     assert (load_sts(REAL, "STS-B", "all").gold > 4).sum() == 1491
