@@ -66,7 +66,8 @@ bench: setup
 	$(BIN)/python benchmarks/compare.py training-default --shape minilm --rounds 3
 	$(BIN)/python benchmarks/compare.py training --shape bert-base --rounds 3 --steps 8
 	$(BIN)/python benchmarks/compare.py training-default --shape bert-base --rounds 3 --steps 8
-	@if [ -n "$(DATA)" ]; then $(BIN)/python benchmarks/compare.py evaluation --rounds 3 --data-dir "$(DATA)"; \
+	@if [ -n "$(DATA)" ]; then $(BIN)/python benchmarks/compare.py evaluation --rounds 3 --data-dir "$(DATA)" && \
+	$(BIN)/python benchmarks/compare.py diagnose --rounds 3 --data-dir "$(DATA)"; \
 	else echo "the evaluation benchmark needs the STS data: make bench DATA=<folder>"; fi
 
 # Public weights for one check; they come as a Python package and are no dependency.

@@ -4,7 +4,7 @@ Every measurement is a fresh process (so that peak memory is its own); the two s
 and medians and their ratio are printed. Nothing is asserted: machines are noisy, tests are elsewhere.
 
     python benchmarks/compare.py training|training-bf16|training-default [--shape bert-base] [--rounds 5] [--steps 12]
-    python benchmarks/compare.py evaluation|maps --data-dir DIR [--shape minilm] [--rounds 3]
+    python benchmarks/compare.py evaluation|diagnose|maps --data-dir DIR [--shape minilm] [--rounds 3]
     python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
@@ -27,7 +27,7 @@ SHAPES = {  # layers, hidden, heads, intermediate; weights are random: they do n
     "bert-base": (12, 768, 12, 3072),
 }
 BATCH, LENGTH, RATE = 64, 32, 3e-5
-ON_DATA = ("evaluation", "maps")  # measured once a process, on the files of --data-dir
+ON_DATA = ("evaluation", "diagnose", "maps")  # measured once a process, on the files of --data-dir
 WARM_UP = 3  # first steps of a process, not counted
 
 
@@ -151,6 +151,22 @@ def evaluate_ours(backbone: Path, _: int, data_dir: str) -> list[float]:
     return [time.perf_counter() - start]
 
 
+def read_every_way(backbone: Path, _: int, data_dir: str) -> list[float]:
+    """All readings of `diagnose`, as notebook 11 asks for them."""
+    from lib.analysis import diagnose
+    from lib.data import load_sts
+    from lib.data.sts import STS_TASKS
+    from lib.encoders import SentenceEncoder
+
+    tasks = [load_sts(Path(data_dir), name) for name in STS_TASKS]
+    others = [load_sts(Path(data_dir), *other) for other in (("STS-B", "dev"), ("SICK-R", "all"))]
+    encoder = SentenceEncoder.from_pretrained(backbone, pooling="mean")
+    encoder.encode(["warm up"])
+    start = time.perf_counter()
+    diagnose.readings(encoder, tasks, others)
+    return [time.perf_counter() - start]
+
+
 def evaluate_peer(backbone: Path, _: int, data_dir: str) -> list[float]:
     """Task by task with sentence-transformers' evaluator and its default batch size, one pass per side."""
     from sentence_transformers import SentenceTransformer, models
@@ -262,6 +278,8 @@ SIDES = {
     ("ami-tokens", "peer"): train_ours,
     ("maps", "ours"): map_titles,
     ("maps", "peer"): partial(map_titles, library=True),
+    ("diagnose", "ours"): read_every_way,
+    ("diagnose", "peer"): evaluate_ours,
     ("evaluation", "ours"): evaluate_ours,
     ("evaluation", "peer"): evaluate_peer,
 }
@@ -285,7 +303,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument(
-        "--data-dir", default="", help="folder with senteval/ and stackoverflow/, for evaluation and maps"
+        "--data-dir", default="", help="folder with senteval/ and stackoverflow/, for evaluation, diagnose and maps"
     )
     parser.add_argument("--corpus", default="demo", help="file of sentences to train on; default: doc strings")
     parser.add_argument("--child", nargs=2, metavar=("SIDE", "BACKBONE"), help=argparse.SUPPRESS)

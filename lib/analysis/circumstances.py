@@ -16,17 +16,39 @@ from lib import results
 from lib.analysis import papers
 from lib.analysis.diagnose import AVERAGE
 from lib.checks import ConfigError
+from lib.data.files import manifest
+from lib.data.sts import STS_TASKS
+from lib.encoders import SentenceEncoder
 
-# parameter of a training -> what settings of published ablations are called
-ABLATIONS = {
-    "augmentation": "augmentation {}",
-    "batch_size": "batch {}",
-    "dropout": "dropout {}",
-    "learning_rate": "rate {}",
-    "mlm_weight": "MLM weight {}",
-    "projection": "projection {}",
-    "temperature": "temperature {}",
+# what a column of measured settings calls a parameter of a training, where it has another name for it
+PARAMETERS = {"batch": "batch_size", "rate": "learning_rate", "MLM weight": "mlm_weight"}
+MEASURED = {*PARAMETERS.values(), "corpus_size", "temperature", "epochs", "dropout", "projection", "augmentation"}
+KINDS = {  # model type, layers, hidden size -> encoder whose spread over seeds is known
+    ("bert", 12, 768): "bert-base-uncased",
+    ("bert", 24, 1024): "bert-large-uncased",
+    ("roberta", 12, 768): "roberta-base",
+    ("roberta", 24, 1024): "roberta-large",
+    ("bert", 6, 384): "minilm-stripped",
+    ("bert", 6, 256): "mini-bert",
 }
+# published row, the row it was expected to equal, the cause that was found in the end and who says so
+CASES = (
+    (
+        "simcse, Table B.2, BERT-whitening (NLI, paper)",
+        "simcse, Table B.2, BERT-whitening (NLI, all)",
+        "aggregation wmean (SimCSE, Tables B.1 and B.2)",
+    ),
+    (
+        "infocse, Table 2, BERT-flow (target, wmean protocol)",
+        "simcse, Table 5, BERT-base-flow",
+        "fitted on the target and scored by wmean: a row of SimCSE's Table B.3",
+    ),
+    (
+        "simcse, Table B.3, BERT-base (first-last avg.)",
+        "simcse, Table 5, BERT-base (first-last avg.)",
+        "static embeddings in place of layer 1 in Table 5 (SimCSE, issue 285: 60.73 with layer 1), and wmean in B.3",
+    ),
+)
 
 
 def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int:
@@ -37,6 +59,67 @@ def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int
         if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, shift) >= power:
             return seeds
     raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
+
+
+def seed_spreads(like: SentenceEncoder | str = "", score: float | None = None) -> pd.DataFrame:
+    """How far the average of the seven STS tasks scatters over seeds of unsupervised SimCSE: an independent replication with
+    fifty seeds (hppRC/simple-simcse), then what was measured here with five and more.
+
+    Args:
+        like: the encoder that was trained, or the name of one. score: its average, which is placed among the seeds of encoders
+            of its type and size.
+
+    Returns:
+        encoder, source, seeds, mean, std, min, max, yours (`among_seeds`; empty for other encoders).
+    """
+    name = like if isinstance(like, str) else kind_of(like)
+    wide = papers.wide("simcse", "Independent replication (50 seeds)")[AVERAGE]
+    kinds = ["mean", "std", "min", "max"]
+    models = dict.fromkeys(name.split()[0] for name in wide.index)
+    lines = [(model, "replication", 50, *(wide[f"{model} {kind}"] for kind in kinds)) for model in models]
+    own = {
+        "paper": ["level", "simcse"],
+        "method": "SimCSE",
+        "metric": "spearman",
+        "aggregation": "all",
+        "split": "test",
+    }
+    averages = results.averages(results.rows("small", task=STS_TASKS, **own))
+    averages = averages[averages.task == AVERAGE]
+    given = averages.groupby(["backbone", "pooling", "sentences", "settings"], sort=False)
+    for (backbone, pooling, sentences, settings), part in given:
+        if len(part) >= 5:
+            source = f"here, {pooling}, {int(sentences):,} sentences, settings {settings}"
+            lines.append((backbone, source, len(part), *part.value.agg(kinds)))
+    frame = pd.DataFrame(lines, columns=["encoder", "source", "seeds", *kinds])
+    is_like = (frame.encoder == name) & (score is not None)
+    placed = [among_seeds(score, row) if one else "" for one, (_, row) in zip(is_like, frame.iterrows(), strict=True)]
+    return frame.assign(yours=placed)
+
+
+def kind_of(encoder: SentenceEncoder) -> str:
+    """The encoder of `seed_spreads` that has this one's type and size; "" where there is none."""
+    config = encoder.backbone.config
+    return KINDS.get((config.model_type, config.num_hidden_layers, config.hidden_size), "")
+
+
+def seeds_by_difference(spreads: pd.DataFrame, yours: float = 0) -> pd.DataFrame:
+    """`seeds_needed` over differences of 0.3 to 2 points, for `figures.curves`: some encoders, and the one that is placed.
+
+    Args:
+        spreads: what `seed_spreads` gives. yours: a difference of means, marked on the curve of the encoder that is placed.
+    """
+    placed = spreads[spreads.yours != ""].encoder.head(1).tolist()
+    marked = [round(yours, 2)] if placed and yours >= 0.1 else []
+    known = spreads[spreads.encoder.isin(["bert-base-uncased", "roberta-base", "minilm-stripped", *placed])]
+    deviations = known.drop_duplicates("encoder").set_index("encoder")["std"]
+    lines = [
+        (f"{name}, sd {deviation:.2f}", x, seeds_needed(deviation, x))
+        for name, deviation in deviations.items()
+        for x in sorted({0.3, 0.5, 0.75, 1.0, 1.5, 2.0, *marked})
+    ]
+    lines += [(f"yours: {x:.2f} points", x, seeds_needed(deviations[placed[0]], x)) for x in marked]
+    return pd.DataFrame(lines, columns=["encoder", "difference", "value"]).assign(metric="seeds")
 
 
 def among_seeds(score: float, table: Mapping[str, float]) -> str:
@@ -66,31 +149,81 @@ def nearest_published(mine: Mapping[str, float], most: int = 5) -> pd.DataFrame:
     return frame[frame.tasks >= 3].sort_values("distance", kind="stable").head(most).reset_index(drop=True)
 
 
-def training_differences(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> pd.DataFrame:
-    """Settings of a training that are not the reference's, with what each was measured to change (ablations of SimCSE, STS-B
-    dev, mean of encoders and seeds).
+def apart(mine: Mapping[str, float], claimed: Mapping[str, float], rounding: float = 0.2) -> str:
+    """What two rows of scores say without an encoder: STS-B and SICK-R have one subset each, so no aggregation changes them.
+
+    rounding: points up to which two scores count as equal (other machines, other versions).
+    """
+    gaps = {name: mine[name] - claimed[name] for name in mine if name in claimed and name != AVERAGE}
+    wide = {name: gap for name, gap in gaps.items() if abs(gap) > rounding}
+    whole = [name for name in gaps if name in manifest()["sts_tables"]]
+    if not wide:
+        return "equal" if gaps else "no task in common"
+    if not whole:
+        return "nothing: give STS-B or SICK-R"
+    if set(wide).isdisjoint(whole):
+        return f"the aggregation: equal on {' and '.join(whole)}, which no aggregation changes"
+    moved = ", ".join(f"{name} {wide[name]:+.2f}" for name in whole if name in wide)
+    return f"not the aggregation alone: {moved}"
+
+
+def published_cases() -> pd.DataFrame:
+    """Numbers that were published or reported, and the cause that was found in the end, beside what `nearest_published` and
+    `apart` say of them.
 
     Returns:
-        setting, yours, reference, effect (points on STS-B dev; NaN: not measured); the largest effect first.
+        published, Avg., against, its Avg., nearest row of another table, distance, the rows say, cause that was found.
+    """
+    lines = []
+    for published, against, cause in CASES:
+        mine, other = claim(published), claim(against)
+        near = nearest_published(mine, most=50)
+        near = near[~(near.paper + ", " + near.table).isin([", ".join(published.split(", ")[:2])])].iloc[0]
+        where = f"{near.paper}, {near.table}, {near.method}"
+        lines.append(
+            (published, mine[AVERAGE], against, other[AVERAGE], where, near.distance, apart(mine, other), cause)
+        )
+    columns = ["published", "Avg.", "against", "its Avg.", "nearest row of another table", "distance", "the rows say"]
+    return pd.DataFrame(lines, columns=[*columns, "cause that was found"])
+
+
+def training_differences(settings: Mapping[str, Any], reference: Mapping[str, Any]) -> pd.DataFrame:
+    """Settings of a training that are not the reference's, with what each was measured to change: SimCSE, STS-B dev, pairs of
+    runs that differ in nothing else, seed included; mean of the encoders' means.
+
+    Returns:
+        setting, yours, reference, effect (points on STS-B dev; NaN: not measured), pairs (of runs); the largest effect first.
 
     Raises:
         ConfigError: a setting that the reference does not have.
     """
     if unknown := sorted(set(settings) - set(reference)):
         raise ConfigError(f"settings {unknown} are unknown: choose from {', '.join(sorted(reference))}.")
-    rows = results.rows("small", paper="simcse", split="dev", metric="spearman", task="STS-B")
-    equal = ["backbone", "table", "sentences", "pooling", "seed"]  # a difference is one under equal conditions
-    scores = rows.pivot_table("value", equal, "settings")
+    about = {"method": "SimCSE", "split": "dev", "metric": "spearman", "task": "STS-B"}
+    rows = results.rows("small", paper=["simcse", "level"], **about)
+    rows = rows.assign(known=[_known(*of) for of in zip(rows.settings, rows.sentences, strict=True)])
     lines = []
     for name, value in settings.items():
         if value != reference[name]:
-            labels = [ABLATIONS.get(name, "").format(one) for one in (value, reference[name])]
-            effect = np.nan
-            if all(label in scores for label in labels):
-                effect = (scores[labels[0]] - scores[labels[1]]).groupby("backbone").mean().mean()
-            lines.append((name, str(value), str(reference[name]), effect))
-    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect"])
-    return frame.sort_values("effect", key=lambda one: -one.abs(), kind="stable", na_position="last")
+            some = rows[[name in known for known in rows.known]]
+            rest = [str({one: x for one, x in known.items() if one != name}) for known in some.known]
+            some = some.assign(rest=rest, value_of=[known[name] for known in some.known])
+            scores = some.pivot_table("value", ["backbone", "table", "pooling", "device", "seed", "rest"], "value_of")
+            apart = scores.reindex(columns=[reference[name], value]).diff(axis=1)[value].dropna()
+            effect = apart.groupby("backbone").mean().mean()
+            lines.append((name, str(value), str(reference[name]), effect, len(apart)))
+    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect", "pairs"])
+    return frame.sort_values("effect", key=lambda one: -one.abs(), kind="stable", na_position="last", ignore_index=True)
+
+
+def _known(settings: str, sentences: float) -> dict[str, Any]:
+    """ "rate 0.0002, batch 32" of 10,000 sentences -> learning_rate 0.0002, batch_size 32, corpus_size 10000; {} where something
+    else was changed."""
+    known = {"corpus_size": sentences}
+    for part in settings.split(", ") if settings != "given" else []:
+        name, _, value = part.rpartition(" ")
+        known[PARAMETERS.get(name, name)] = _value(value)
+    return known if set(known) <= MEASURED else {}
 
 
 def named(pairs: Sequence[str], what: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ import torch
 from lib.checks import ConfigError
 from lib.data import demo
 from lib.data.sts import STSTask, Subset
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, packed
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.sentence_encoder import in_mode, pad, random_kept, token_batches
+from lib.encoders.sentence_encoder import in_mode, random_kept
 from lib.evaluation.sts import cosine, task_scores
 
 AVERAGE = "Avg."
@@ -43,8 +43,8 @@ def readings(
     """Scores of an encoder by every reading that differs from the papers' in at most `most` ways.
 
     One forward pass over the distinct texts serves four poolings, with and without projection, and all ways to score. Further
-    passes: the prompt's, the texts that a shorter length cuts or lower case changes, and by the own pooling alone dropout on
-    and bf16.
+    passes: the prompt's, the texts that a shorter length cuts or lower case changes, and by the own pooling alone bf16, and
+    dropout on (in bf16, whose error is small beside that of its random numbers).
 
     Args:
         tasks: what the papers score. others: another split of some of them, such as STS-B dev or all of SICK-R.
@@ -69,11 +69,11 @@ def readings(
         for similarity, measure in SIMILARITIES.items():
             reading = (*vectors_of, similarity)
             first = first or reading
-            if sum(one != other for one, other in zip(reading, first, strict=True)) > most:
-                continue
-            for task, (a, b) in zip((*tasks, *others), sides, strict=True):
+            left = most - sum(one != other for one, other in zip(reading, first, strict=True))  # changes still free
+            scored = [*tasks, *others][: None if left > 0 else len(tasks) if left == 0 else 0]
+            for task, (a, b) in zip(scored, sides, strict=False):
                 predicted = measure(x[a], x[b])
-                for correlation in ("Spearman", "Pearson"):
+                for correlation in ("Spearman", "Pearson")[: 1 + left]:
                     for aggregation, value in task_scores(task, predicted, ranks=correlation == "Spearman").items():
                         rows.append((*reading, aggregation, correlation, task.name, task.split, value))
     long = pd.DataFrame(rows, columns=[*AXES, "task", "split", "value"])
@@ -117,25 +117,27 @@ def _passes(
     encoder: SentenceEncoder, texts: list[str], poolings: Sequence[str], lengths: Sequence[int], is_own: bool
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself. is_own: whether
-    the first pooling is the encoder's."""
+    the first pooling is the encoder's; lengths are tried with these poolings alone."""
     ids = encoder.tokenize(texts)
     plain = _vectors(encoder, ids, poolings)
     yield "as it is", plain
-    changed = {f"{length} tokens": encoder.tokenize(texts, length) for length in sorted(lengths, reverse=True)}
-    changed["lower case"] = encoder.tokenize([text.lower() for text in texts])
-    for how, other in changed.items():
-        rows = [row for row, (one, two) in enumerate(zip(ids, other, strict=True)) if one != two]
-        if rows:
-            again = _vectors(encoder, [other[row] for row in rows], poolings)
+    longest = sorted(set(lengths), reverse=True) if is_own else []
+    rows_of = {f"{most} tokens": [row for row, one in enumerate(ids) if len(one) > most] for most in longest}
+    rows_of["lower case"] = [row for row, text in enumerate(texts) if text != text.lower()]
+    for (how, rows), length in zip(rows_of.items(), [*longest, None], strict=True):
+        again = [texts[row] if length else texts[row].lower() for row in rows]
+        tokens = encoder.tokenize(again, length) if rows else []
+        changed = {row: other for row, other in zip(rows, tokens, strict=True) if other != ids[row]}
+        if changed:
             vectors = {name: x.copy() for name, x in plain.items()}
-            for name, x in again.items():
-                vectors[name][rows] = x
+            for name, x in _vectors(encoder, list(changed.values()), poolings).items():
+                vectors[name][list(changed)] = x
             yield how, vectors
     if not is_own:
         return
     with random_kept(encoder.device):
         torch.manual_seed(0)
-        yield "dropout on", _vectors(encoder, ids, poolings[:1], training=True)
+        yield "dropout on", _vectors(encoder, ids, poolings[:1], training=True, dtype=torch.bfloat16)
     yield "bf16", _vectors(encoder, ids, poolings[:1], dtype=torch.bfloat16)
 
 
@@ -151,16 +153,30 @@ def _vectors(
     """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
-    with in_mode(encoder, training=training):
+    once = torch.autocast(
+        encoder.device.type, dtype=dtype, enabled=dtype is not None
+    )  # keeps weights cast for all batches
+    with in_mode(encoder, training=training), once:
         if dtype is not None:
-            encoder.training = (
-                True  # of this reader alone, which takes dtype then; its parts, and dropout, stay as they are
+            encoder.training = True  # of this reader alone, which takes dtype then; its parts, and dropout, stay
+        for batch, *inputs in encoder.batches(ids):
+            read = (
+                _at_mask(encoder, *inputs) if encoder.pooling == "mask_prompt" else encoder.readings(*inputs, poolings)
             )
-        for batch in token_batches(np.array([len(row) for row in ids]), 1024 if encoder.device.type == "cpu" else 4096):
-            inputs = pad([ids[row] for row in batch], encoder.tokenizer.pad_token_id, device=encoder.device)
-            for name, x in encoder.readings(*inputs, poolings).items():
-                vectors[name][batch] = x.cpu().numpy()
+            for name, x in read.items():
+                vectors[name][batch] = x.float().cpu().numpy()
     return vectors
+
+
+def _at_mask(
+    encoder: SentenceEncoder, input_ids: torch.Tensor, attention_mask: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """`readings` of the prompt's pooling, whose last layer computes the last mask token of each text alone."""
+    tokens, is_mask = packed.Tokens(attention_mask.bool()), input_ids == encoder.tokenizer.mask_token_id
+    wanted = packed.Tokens(is_mask & (is_mask.flip(1).cumsum(1).flip(1) == 1))
+    with encoder.precision(input_ids.device):
+        hidden = tokens.pack(encoder.backbone.embeddings(input_ids=input_ids))
+        return {"mask_prompt": packed.run_layers(encoder.backbone.encoder.layer, hidden, tokens, wanted=wanted)}
 
 
 def check_scores(mine: Mapping[str, Any], tasks: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -153,12 +154,39 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         _, rows = read_table(demo.ASSETS / "similarity.csv")  # sentence1, sentence2, score, topic, kind, split
         subsets = {name: _subset(row[:3] for row in rows if row[-1] == split)}
     elif table:
-        parts = table.values() if split == "all" else [table[split]]
         how = {"pattern": _TABLE_LINES[name], "header": int(name == "SICK-R")}
-        rows = [row for file, lines in parts for row in read_pattern(downstream / file, lines, **how)]
+        rows = [row for file, lines in _parts(name, split) for row in read_pattern(downstream / file, lines, **how)]
         subsets = {name: _subset(row.group("first", "second", "score") for row in rows)}
     else:
         year = manifest()["sts"][name]
         folder = downstream / "STS" / year["folder"]
         subsets = {subset: _read_subset(folder, subset, *counts) for subset, counts in year["subsets"].items()}
     return STSTask(name, split, PROTOCOLS.get(name, "SentEval"), subsets)
+
+
+def _parts(name: str, split: str) -> list[list]:
+    """File and number of lines of each part of STS-B or SICK-R."""
+    table = manifest()["sts_tables"][name]
+    return list(table.values()) if split == "all" else [table[split]]
+
+
+def file_facts(data_dir: Path, task: STSTask) -> dict[str, Any]:
+    """What stands in the files of a task (none for the demo's pairs), so that two people can compare theirs.
+
+    Returns:
+        split, files (how many), pairs, without a score (pairs that nobody reads), scored, SHA-256 (of the files, one after the
+        other), not SentEval's (names of the files whose SHA-256 is not the manifest's).
+    """
+    if year := manifest()["sts"].get(task.name):
+        kinds = [f"STS/{year['folder']}/STS.{kind}.{{}}.txt" for kind in ("input", "gs")]
+        names = [kind.format(subset) for subset in year["subsets"] for kind in kinds]
+        lines = sum(count for count, _ in year["subsets"].values())
+    else:
+        parts = _parts(task.name, task.split) if task.name in manifest()["sts_tables"] else []
+        names, lines = [name for name, _ in parts], sum(count for _, count in parts) or len(task.gold)
+    contents = {name: (data_dir / "senteval" / "downstream" / name).read_bytes() for name in names}
+    known = manifest()["sha256"]
+    other = [name for name, content in contents.items() if hashlib.sha256(content).hexdigest() != known[name]]
+    whole = hashlib.sha256(b"".join(contents.values())).hexdigest() if names else task.fingerprint()
+    facts = {"split": task.split, "files": len(names), "pairs": lines, "without a score": lines - len(task.gold)}
+    return facts | {"scored": len(task.gold), "SHA-256": whole, "not SentEval's": ", ".join(other) or "none"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from lib import paths
 from lib.checks import EncoderError
-from lib.encoders.saved import write_json
+from lib.encoders.saved import find_folder, write_json
 from lib.encoders.weights import save_weights
 
 PREFIXES = ("bert.", "roberta.")
@@ -22,9 +23,9 @@ LAYER = "mlp.dense."
 TEXT = ("*.json", "*.txt", "*.model")  # configuration and tokenizer
 
 
-def readable(folder: Path) -> Path:
-    """A folder that `SentenceEncoder.from_pretrained` reads: this one, or a copy of such a checkpoint in the cache, with the
-    trained layer as the encoder's projection. Heads of the training (`lm_head`, `cls`) are left out.
+def readable(path_or_id: str | os.PathLike) -> str | os.PathLike:
+    """What `SentenceEncoder.from_pretrained` reads: this folder or hub name, or a copy of such a checkpoint in the cache, with
+    the trained layer as the encoder's projection. Heads of the training (`lm_head`, `cls`) are left out.
 
     `pytorch_model.bin` is read by `torch.load(weights_only=True)`: tensors alone, no other object is unpickled.
 
@@ -32,6 +33,9 @@ def readable(folder: Path) -> Path:
         EncoderError: the .bin file holds more than tensors, or is damaged.
         DataError: the cache cannot be written.
     """
+    folder = find_folder(path_or_id)
+    if folder is None:
+        return path_or_id
     pickled, safe = folder / "pytorch_model.bin", folder / "model.safetensors"
     path = safe if safe.is_file() else pickled
     if not path.is_file():

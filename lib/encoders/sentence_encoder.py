@@ -239,21 +239,27 @@ class SentenceEncoder(nn.Module):
         ids: list[np.ndarray] = []  # as arrays, chunk by chunk: lists of a million sentences would fill the memory
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
-        lengths = np.array([len(x) for x in ids], dtype=np.int64)
         if not any_words:
             unknown = sum(np.count_nonzero(x == self.tokenizer.unk_token_id) for x in ids)
-            check_words(self, unknown, lengths.sum(), len(ids), "the texts")
-        batch_tokens = batch_tokens or (1024 if self.device.type == "cpu" else 4096)
+            check_words(self, unknown, sum(map(len, ids)), len(ids), "the texts")
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
-            for at, batch in enumerate(token_batches(lengths, batch_tokens)):
-                if at and self.device.type == "cpu":
-                    give_back_memory()  # batches of ever new shapes leave some 120 MiB of holes in the heap otherwise
-                inputs = pad([ids[i] for i in batch], self.tokenizer.pad_token_id, device=self.device)
+            for batch, *inputs in self.batches(ids, batch_tokens):
                 vectors[batch] = self.finished(self(*inputs)).cpu().numpy()
                 bar.update(len(batch))
             bar.close()
         return vectors if len(distinct) == len(rows) else vectors[rows]
+
+    def batches(
+        self, ids: Sequence[Sequence[int]], batch_tokens: int | None = None
+    ) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+        """Tokenised sentences as `encode` passes them on: row numbers [N], input_ids and attention_mask [N, L]."""
+        on_cpu = self.device.type == "cpu"
+        lengths = np.array([len(row) for row in ids], dtype=np.int64)
+        for at, batch in enumerate(token_batches(lengths, batch_tokens or (1024 if on_cpu else 4096))):
+            if at and on_cpu:
+                give_back_memory()  # batches of ever new shapes leave some 120 MiB of holes in the heap otherwise
+            yield batch, *pad([ids[row] for row in batch], self.tokenizer.pad_token_id, device=self.device)
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write the encoder so that `from_pretrained(folder)` and `SentenceTransformer(folder)` give its vectors; what that

@@ -9,7 +9,7 @@ import pytest
 
 from lib.checks import DataError
 from lib.data import files, load_sts
-from lib.data.sts import STS_TASKS
+from lib.data.sts import STS_TASKS, file_facts
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
 
@@ -43,6 +43,9 @@ def data_dir(tmp_path, monkeypatch):
         (downstream / f"SICK/SICK_{part}.txt").write_text(
             f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n"
         )
+    read = {str(path.relative_to(downstream)): path.read_bytes() for path in downstream.rglob("*.*") if path.is_file()}
+    counts["sha256"] = {name: hashlib.sha256(content).hexdigest() for name, content in read.items()}
+    counts["sha256"]["STS/STS15-en-test/STS.gs.b.c.txt"] = ""
     return tmp_path
 
 
@@ -51,6 +54,19 @@ def test_pairs_without_gold_are_dropped_together(data_dir):
     assert list(task.subsets) == ["a", "b.c"]
     assert task.sentences1 == ["a b", "f", "h", "j"] and task.sentences2 == ["c", "g", "i", "k"]
     np.testing.assert_array_equal(task.gold, [1.5, 5, 0, 2.25])
+
+
+def test_the_files_of_a_task_are_counted_and_compared_with_the_manifest(data_dir):
+    facts = file_facts(data_dir, load_sts(data_dir, "STS15"))
+    assert [facts[name] for name in ("files", "pairs", "without a score", "scored")] == [4, 5, 1, 4]
+    assert facts["not SentEval's"] == "STS/STS15-en-test/STS.gs.b.c.txt"  # whose digest the fixture does not know
+    folder = data_dir / "senteval/downstream/SICK"
+    whole = b"".join((folder / f"SICK_{part}.txt").read_bytes() for part in ("train", "trial", "test"))
+    facts = file_facts(data_dir, load_sts(data_dir, "SICK-R", "all"))
+    assert (facts["files"], facts["pairs"], facts["without a score"], facts["not SentEval's"]) == (3, 3, 0, "none")
+    assert facts["SHA-256"] == hashlib.sha256(whole).hexdigest()
+    demo = load_sts(data_dir, "demo")
+    assert (file_facts(data_dir, demo)["files"], file_facts(data_dir, demo)["SHA-256"]) == (0, demo.fingerprint())
 
 
 def test_splits(data_dir):
@@ -107,4 +123,7 @@ def test_real_files_have_the_published_counts():
     expected = (3108, 1500, 3750, 3000, 1186, 1379, 4927)
     assert counts == dict(zip(STS_TASKS, expected, strict=True))
     assert len(load_sts(REAL, "SICK-R", "all").gold) == 9927
+    facts = [file_facts(REAL, load_sts(REAL, name)) for name in STS_TASKS]
+    assert sum(one["without a score"] for one in facts) == 5500 + 7997
+    assert {one["not SentEval's"] for one in facts} == {"none"}
     assert (load_sts(REAL, "STS-B", "all").gold > 4).sum() == 1491
