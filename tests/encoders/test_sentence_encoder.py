@@ -29,9 +29,8 @@ def edited(tiny_bert, tmp_path):
     def edit(name, values):
         folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
         before = json.loads(path.read_text()) if path.is_file() else {}
-        path.write_text(json.dumps(values if isinstance(values, list) else before | values))
+        path.write_text(json.dumps(before | values))
         return folder
 
     return edit
@@ -77,7 +76,7 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
 
 
-def test_encode_edge_cases(tiny_bert):
+def test_no_text_an_empty_one_and_a_long_one(tiny_bert):
     encoder = load(tiny_bert)
     assert encoder.encode([]).shape == (0, 32)
     assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
@@ -205,46 +204,15 @@ def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
     assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)
 
 
-@pytest.mark.parametrize(
-    "options, config",
-    [
-        ({"pooling": "mean"}, {}),
-        ({"max_length": 12}, {}),
-        ({"dropout": 0.3}, {}),
-        ({"projection": projection_head(32)}, {}),
-        ({}, {"layer_norm_eps": 1e-3}),
-        ({}, {"hidden_act": "relu"}),
-        ({}, {"num_attention_heads": 4}),
-    ],
-)
-def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited, options, config):
-    assert load(tiny_bert).fingerprint() != load(edited("config.json", config), **options).fingerprint()
+def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited):
+    options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+    configs = [{"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}]
+    found = [load(tiny_bert, **given).fingerprint() for given in ({}, *options)]
+    found += [load(edited("config.json", config)).fingerprint() for config in configs]
+    assert len({*found}) == 8
 
 
 # -- what is refused ------------------------------------------------------------------------------------------
-
-
-def step(kind, place):
-    return [{"type": f"sentence_transformers.models.{kind}", "path": place}]
-
-
-@pytest.mark.parametrize(
-    "name, values, words",
-    [
-        ("config.json", {"is_decoder": True}, "makes it a decoder"),
-        ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
-        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
-        ("2_Dense/config.json", {"in_features": 32}, "its dense layer is not linear"),
-        ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
-        ("modules.json", step("LSTM", "1_LSTM"), "the step 'sentence_transformers.models.LSTM' in '1_LSTM'"),
-        ("modules.json", step("Dense", "3_Dense"), "the step 'sentence_transformers.models.Dense' in '3_Dense'"),
-        ("modules.json", step("Pooling", "1_Pooling"), "the step 'sentence_transformers.models.Pooling'"),
-    ],
-)
-def test_what_would_be_read_in_another_way_is_refused(edited, name, values, words):
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(edited(name, values), what="teacher")
-    assert str(caught.value).startswith("teacher '") and "\n" not in str(caught.value)
 
 
 def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
@@ -260,7 +228,6 @@ def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
     refused("lacks 16 of its weights", {k: v for k, v in weights.items() if "layer.1" not in k})
     refused("saved without a pooler", weights, pooling="pooler")
     refused("choose one of", weights, pooling="max")
-    refused("LayerNorm.bias holds NaN", weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("nan"))})
     for name in ("tokenizer.json", "vocab.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
     refused("no tokenizer", weights)
