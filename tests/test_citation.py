@@ -11,15 +11,8 @@ def test_the_citation_agrees_with_the_project_and_names_every_paper():
     cited = yaml.safe_load((paths.root() / "CITATION.cff").read_text(encoding="utf8"))
     project = (paths.root() / "pyproject.toml").read_text(encoding="utf8")
     assert f'version = "{cited["version"]}"' in project and f'license = "{cited["license"]}"' in project
-    assert cited["authors"] == [{"name": "The contributors"}]
-    assert {"cff-version", "message", "title", "type"} <= set(cited)
     titles = {entry["title"] for entry in cited["references"]}
     sheets = sorted((paths.root() / "lib/assets/papers").glob("*.yaml"))
     papers = [yaml.safe_load(path.read_text(encoding="utf8")) for path in sheets]
     named = [re.sub(r" \([^()]*\)$", "", sheet["paper"]) for sheet in papers if "paper" in sheet]
     assert len(named) >= 6 and set(named) <= titles
-    for entry in cited["references"]:
-        assert entry["authors"] and entry["type"] in ("conference-paper", "article", "unpublished")
-        for identifier in entry.get("identifiers", []):
-            assert re.fullmatch(r"arXiv:\d{4}\.\d{5}", identifier["value"])
-            assert entry["url"].endswith(identifier["value"].partition(":")[2])

@@ -23,7 +23,7 @@ from lib import command, paths, runs
 from lib.batch import execute, jobs
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.data import load_corpus, load_sts
+from lib.data import load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.evaluation import evaluate_sts
@@ -74,22 +74,6 @@ def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkey
 
 
 # --- Texts ---
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ("", "no such file"),
-        ("a.txt+STS99", "an STS task"),
-        ("pipe.txt", "no such file"),
-    ],
-)
-def test_a_corpus_that_is_not_there(tmp_path, spec, words):
-    (tmp_path / "a.txt").write_text(LINES)
-    os.mkfifo(tmp_path / "pipe.txt")
-    with pytest.raises(DataError, match=words) as caught:
-        load_corpus(spec, tmp_path)
-    one_sentence(caught)
 
 
 # --- Encoders ---

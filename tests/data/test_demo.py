@@ -117,10 +117,11 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
     }.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(f'"""\n{text}\n"""\n')
-    monkeypatch.setattr(demo, "installed", lambda: {"package": ("1.0", package)})
+    found = {"package": ("1.0", package)}
+    monkeypatch.setattr(demo, "installed", lambda: found)
     sentences = demo.docstring_sentences()
     assert sentences == ["This is the FIRST file of it.", "This is the second file of it."]
     (package / "a.py").unlink()
     assert demo.docstring_sentences() == sentences  # from the cache
-    monkeypatch.setattr(demo, "installed", lambda: {"package": ("1.1", package)})
+    found["package"] = ("1.1", package)
     assert len(demo.docstring_sentences()) == 1

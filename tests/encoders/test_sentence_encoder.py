@@ -147,22 +147,6 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     torch.testing.assert_close(probabilities[1], probabilities[0], atol=0.01, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "options, layers, words",
-    [
-        ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean' gives no attention maps: choose cls"),
-        ({"pooling": "pooler"}, (0,), "pooling 'pooler' gives no attention maps"),
-        ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
-        ({}, (), "this backbone has 0 to 1"),
-    ],
-)
-def test_attention_that_cannot_be_read_is_refused(tiny_bert, sentences, options, layers, words):
-    encoder = load(tiny_bert, **options)
-    ids, mask = pad(encoder.tokenize(sentences[:2]), encoder.tokenizer.pad_token_id)
-    with pytest.raises(EncoderError, match=words):
-        encoder(ids, mask, maps=AttentionMaps(layers))
-
-
 # -- fingerprint ----------------------------------------------------------------------------------------------
 
 

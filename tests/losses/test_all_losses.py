@@ -27,6 +27,13 @@ def test_the_gradient_is_right(name, shapes, options):
     assert torch.autograd.gradcheck(lambda *x: getattr(losses, name)(*x, **options), inputs)
 
 
+@pytest.mark.parametrize("name", ["info_nce", "twin_info_nce"])
+def test_only_rows_of_the_first_argument_look_for_partners(name):
+    """Exchanging the views changes the loss."""
+    loss, (z1, z2) = getattr(losses, name), torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
+    assert abs(loss(z1, z2) - loss(z2, z1)) > 1e-3
+
+
 def test_the_gradient_of_hard_negatives_is_right():
     inputs = [torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     options = {"temperature": 0.5, "hard_negative_weight": 2.0}

@@ -65,12 +65,6 @@ def test_invariant_to_scale_rotation_and_joint_permutation():
     torch.testing.assert_close(info_nce(z1[order], z2[order], hard_negatives=negatives[order]), loss)
 
 
-def test_direction_matters():
-    """Only rows of the first argument look for partners: exchanging the views changes the loss."""
-    z1, z2 = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
-    assert abs(info_nce(z1, z2) - info_nce(z2, z1)) > 1e-3
-
-
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_positives_only_equals_the_loop(n, temperature):

@@ -55,11 +55,6 @@ def test_the_same_row_of_the_other_encoder_is_neither_positive_nor_negative():
     assert twin_info_nce(a, a, temperature=1.0).item() == pytest.approx(math.log(3))  # cosine 1 on the diagonal only
 
 
-def test_direction_matters():
-    a, b = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
-    assert abs(twin_info_nce(a, b) - twin_info_nce(b, a)) > 1e-3
-
-
 def test_invariant_to_scale_rotation_order_of_sentences_and_of_copies():
     a, b = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     loss = twin_info_nce(a, b)

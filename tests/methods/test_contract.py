@@ -143,6 +143,17 @@ def test_an_identity_around_a_method_changes_no_bit(tiny_bert, second, sentences
     assert_equal(plain, train(configure(tiny_bert, second, name, "identity"), sentences))
 
 
+@pytest.mark.parametrize("name", ["infocse", "msse"])
+def test_other_vectors_are_only_looked_at(tiny_bert, second, sentences, name):
+    looking = configure(tiny_bert, second, name)
+    plain, looked = (train(looking.replace(swap_every=every), sentences) for every in (0, 2))
+    seen = looked["history"].pop("own_vector"), looked["history"].pop("other_vector")
+    looked["history"].pop("mean_vector", None)
+    assert_equal(plain, looked)
+    assert [[value == value for value in values] for values in seen] == [[True, False, True]] * 2
+    assert seen[0][0] != seen[1][0]
+
+
 def test_arguments_of_both_methods_stand_side_by_side():
     config = RunConfig.from_parameters({"method": "shift(simcse)", "shift_rate": 0.1, "temperature": 0.2})
     outer, inner = config.spec.arguments(config.method_arguments)
@@ -406,7 +417,7 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("infocse", {"head": "top_layers"}, f"{HEADLESS}: train stage 1 from it .* lm_head to fresh"),
     ("mlm", {}, f"{HEADLESS}: set lm_head to fresh, or take"),
     ("msse", {}, f"{HEADLESS}: set lm_head to fresh, decoder to positionwise"),
-    ("simcse", {"mlm_weight": 0.1}, "MLM head"),
+    ("simcse", {"mlm_weight": 0.1}, f"{HEADLESS}: .* or set mlm_weight to 0.$"),
 ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import runs
+from lib import paths
 from lib.checks import ConfigError
 from lib.runs.__main__ import main, read
 
@@ -24,16 +24,6 @@ def file(tiny_bert, corpus_file, tmp_path):
 def test_one_run(file, capsys):
     assert main(["-f", str(file), "-p", "max_steps=2", "-p", "temperature=1"]) == 0
     assert '"steps": 2' in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "path",
-    [path for path in sorted(DEMO.glob("*.yaml")) if "\nmethod:" in path.read_text()],
-    ids=lambda path: path.stem,
-)
-def test_a_parameter_file_trains_its_method(path):
-    others = {"2": "micse", "3": "infocse", "4": "msse", "5": "jtcse", "6": "three_r(simcse)", "9": "mlm"}
-    assert read(path).method == others.get(path.name[0], "simcse")
 
 
 def test_the_file_of_a_notebook_with_overrides():
@@ -54,9 +44,8 @@ def test_the_file_of_a_notebook_with_overrides():
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),
     ],
 )
-def test_refusals(file, monkeypatch, capsys, arguments, message):
-    monkeypatch.setattr(runs, "run", lambda *args, **options: pytest.fail("a run would start"))
-    assert main(["-f", str(file), *arguments]) == 2
+def test_what_is_refused_starts_no_run(file, capsys, arguments, message):
+    assert main(["-f", str(file), *arguments]) == 2 and not paths.runs().exists()
     assert message in capsys.readouterr().err
 
 
