@@ -163,19 +163,6 @@ def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences)
     assert not np.array_equal(orders[True], training._order(tokens, config, 1, True))
 
 
-def test_the_loop_takes_the_methods_parameter_groups(tiny_bert, sentences):
-    """A group without a learning rate stands still."""
-    method, corpus, config = build(tiny_bert, sentences, max_steps=2)
-    still = method.encoder.backbone.embeddings.word_embeddings.weight
-    moving = [p for p in method.parameters() if p is not still]
-    method.parameter_groups = lambda config: [{"params": [still], "lr": 0.0}, {"params": moving, "lr": 2e-3}]
-    before = [p.detach().clone() for p in (still, *moving)]
-    history = training.train(method, corpus, config, dev=None).history
-    changed = [not torch.equal(*pair) for pair in zip(before, (still, *moving), strict=True)]
-    assert not changed[0] and sum(changed) > 10
-    assert history.learning_rate[0] == 0.0  # that of the first group
-
-
 def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     norms = []
     for decay in (0.0, 1.0):
@@ -187,17 +174,6 @@ def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
         norms.append(float(method.encoder.backbone.embeddings.word_embeddings.weight.detach().norm()))
     assert norms[1] == pytest.approx(norms[0] * (1 - 1e-3) ** 3, rel=1e-4)
-
-
-def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sentences):
-    expected = training.train(*build(tiny_bert, sentences, max_steps=3), dev=None).history
-    method, corpus, config = build(tiny_bert, sentences, max_steps=3)
-    steps = []
-    method.after_step = lambda: steps.append(len(steps) + 1)
-    method.logged = lambda: {"after_step": float(len(steps))}
-    history = training.train(method, corpus, config, dev=None).history
-    assert history.after_step.tolist() == [1, 2, 3]
-    pd.testing.assert_frame_equal(history.drop(columns="after_step"), expected)
 
 
 def test_after_a_slow_save_the_next_one_waits(tiny_bert, sentences, tmp_path, monkeypatch, checkpoints_at_once):

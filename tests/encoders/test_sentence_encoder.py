@@ -174,20 +174,6 @@ def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, tmp_p
     assert len(set(fingerprints)) == 4
 
 
-def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
-    """Another MLM head changes no vector, so only what reads the head asks for its file."""
-    folder = shutil.copytree(tiny_bert, tmp_path / "backbone")
-    plain, with_head = (load(folder).fingerprint(files) for files in ((), ("model*.safetensors",)))
-    without_file = load(folder).fingerprint(("head.safetensors",))
-    weights = load_file(folder / "model.safetensors")
-    weights["cls.predictions.bias"] += 1
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "head.safetensors").write_bytes(b"anything")
-    assert load(folder).fingerprint() == plain
-    assert load(folder).fingerprint(("model*.safetensors",)) != with_head
-    assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)
-
-
 def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited):
     options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
     configs = [{"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}]

@@ -62,15 +62,6 @@ def test_against_slow_ranking() -> None:
     assert frame["value"][0] == pytest.approx(100 * np.mean(hits))
 
 
-def test_ties_rank_in_corpus_order() -> None:
-    def constant(texts: list[str]) -> np.ndarray:
-        return np.ones((len(texts), 4), dtype=np.float32)
-
-    # Corpus x y w z. x -> w is second of y w z; y -> z is third of x w z.
-    frame = in_domain_retrieval(constant, ["x", "y"], ["w", "z"], np.array([5.0, 5.0]), ks=(1, 2, 3))
-    assert frame["value"].tolist() == [0.0, 50.0, 100.0]
-
-
 def test_nearest_leaves_the_query_out() -> None:
     frame = nearest(encode, ["a", "f"], ["a", "b", "a", "c", "d"], k=2)
     assert frame["query"].tolist() == ["a", "a", "f", "f"]

@@ -157,17 +157,6 @@ def test_every_seed_is_a_dot_the_mean_a_stroke_and_a_floor_a_line_in_its_panel()
     assert [label.get_text() for label in u.get_yticklabels()] == ["SimCSE", "MSSE"] and np.ptp(v.get_xlim()) >= 5
 
 
-def test_scores_over_sizes_stand_side_by_side_and_are_joined_only_on_demand():
-    (ax,) = draw("sizes").axes
-    dots, means = ax.collections[0].get_offsets().tolist(), [part for part in lines(ax, markersize=6) if part]
-    assert [y for _, y in dots] == [1, 3, 5, 9] and [[y for _, y in part] for part in means] == [[2, 5], [9]]
-    assert dots[0][0] == means[0][0][0] < 10 < means[1][0][0] == dots[3][0] and ax.get_xscale() == "log"
-    assert names(ax.get_legend()) == ["SimCSE", "miCSE"] and {line.get_linestyle() for line in ax.lines} == {"None"}
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "100"]
-    (ax,) = draw("sizes", joined=True).axes
-    assert "-" in {line.get_linestyle() for line in ax.lines}
-
-
 def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
     seeds = table("method backbone gain", ("miCSE", "u", 0.9), ("miCSE", "u", 1.1))
     u, v = figures.intervals(GAINS, seeds=seeds, xlabel="gain").axes
@@ -227,17 +216,6 @@ def test_matrices_have_a_panel_for_each_encoder_or_a_row_for_each_with_its_layer
     assert [label.get_text() for label in first.get_yticklabels()] == ["1 [CLS]", "2 x"]
 
 
-def test_groups_have_their_means_and_dots_without_groups_a_rank_correlation():
-    left, _ = draw("pairs").axes
-    assert lines(left, marker="s", markersize=7) == [[[1.5, 1.5], [1.5, -1.5]]] and left.get_title() == "SimCSE"
-    assert names(left.figure.axes[-1].get_legend()) == ["x", "y", "mean of each group"]
-    one, _ = figures.scatter(PAIRS, "a", "b").axes
-    assert one.get_title() == "SimCSE\nrank correlation: 0.00"
-    assert mpl.colors.to_hex(one.collections[0].get_facecolors()[0]) == figures.colour("SimCSE")
-    (ax, *_) = figures.scatter(PAIRS.assign(stage="first"), "a", "b", panel="stage", hue="encoder").axes
-    assert ax.get_title().startswith("first\nrank correlation: ") and names(ax.get_legend()) == ["SimCSE", "miCSE"]
-
-
 def test_joint_histograms_have_a_row_for_each_layer_and_pearsons_correlation():
     axes = draw("joint").axes
     assert [ax.get_title() for ax in axes] == ["a\nρ -1.00", "b\nρ -1.00", "ρ -1.00", "ρ -1.00"]
@@ -253,12 +231,6 @@ def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     )
     assert found[1] == label[1] and found[3] == label[3] != found[5]  # more clusters than labels: grey
     assert [[1, 0]] in lines(below, marker="X") and below.get_ylabel().startswith("K-Means")
-
-
-def test_the_nearest_texts_are_numbered_and_named_below_the_map():
-    first, second = draw("nearest").axes
-    assert (first.get_xlabel(), second.get_xlabel()) == ("1. one", "1. two\n2. one")
-    assert [text.get_text() for text in second.texts] == ["1", "2"] and lines(first, markersize=6) == [[[0, 0]]]
 
 
 def test_a_waterfall_leads_from_the_first_number_to_the_last():

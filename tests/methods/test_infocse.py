@@ -132,23 +132,6 @@ def test_the_other_vector_is_that_of_the_next_sentence(bert, sentences, batch):
         assert measured[name] == pytest.approx(float(expected.detach()), rel=1e-4)
 
 
-def test_logged_gradients_are_those_at_the_vectors(bert, sentences, batch):
-    """Against autograd, term by term; doubling lambda doubles what the auxiliary loss sends."""
-    norms = {}
-    for weight in (1.0, 2.0):
-        method = build(bert, auxiliary_weight=weight, projection="none")
-        inputs = batch(method, sentences[:8])
-        torch.manual_seed(3)
-        sum(method(inputs).values()).backward()
-        norms[weight] = method.logged()
-    ids, mask = copies(inputs)
-    h = method.encoder(ids, mask).detach().requires_grad_()
-    (expected,) = torch.autograd.grad(by_hand(method, h, ids, mask, seed=3), h)
-    assert norms[1.0]["auxiliary_gradient"] == pytest.approx(float(expected.norm()), rel=1e-3)
-    assert norms[2.0]["auxiliary_gradient"] == pytest.approx(2 * float(expected.norm()), rel=1e-3)
-    assert norms[1.0]["contrastive_gradient"] == pytest.approx(norms[2.0]["contrastive_gradient"], rel=1e-3)
-
-
 def test_a_trained_encoder_is_read_before_or_after_its_projection(bert, corpus_file, tmp_path):
     run = runs.run(configure(bert, corpus_file))
     before, after = run.encoder(), run.encoder(training_head=True)

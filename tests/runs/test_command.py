@@ -36,9 +36,7 @@ def test_the_file_of_a_notebook_with_overrides():
     ("arguments", "message"),
     [
         (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
-        (["-p", "momentum=0.9"], "unknown parameter 'momentum'"),  # of another method
         (["-p", "seed"], "-p seed: write -p name=value."),
-        (["-p", "method=simsce"], "method 'simsce' is unknown"),
         (["-f", "none.yaml"], "none.yaml cannot be read or written (No such file or directory)"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),

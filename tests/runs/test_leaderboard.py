@@ -109,10 +109,10 @@ def test_costs_of_several_stages_add_up():
     assert "TNCSE" not in found.index and found.loc["SimCSE", "work"] == 1
 
 
-def test_a_step_of_every_method_is_measured(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
-    rows = leaderboard.step_costs(config, repeats=1)(SentenceEncoder.from_pretrained(tiny_bert))
-    assert set(rows.backbone) == {tiny_bert.name} and set(rows.protocol) == {"batch 16, 16 tokens"}
+def test_a_step_of_every_method_is_measured(corpus_file):
+    config = RunConfig(corpus=str(corpus_file), backbone="demo", batch_size=16, max_length=16, dev_task="none")
+    rows = leaderboard.step_costs(config, repeats=1)(SentenceEncoder.from_pretrained("demo"))
+    assert set(rows.backbone) == {"mini-bert"} and set(rows.protocol) == {"batch 16, 16 tokens"}
     steps = rows.pivot(index="method", columns="metric", values="value")
     assert {stage for stages in leaderboard.STAGES.values() for stage in stages} <= set(steps.index)
     assert steps.time["SimCSE"] == 1.0 and steps.time["TNCSE"] > 0

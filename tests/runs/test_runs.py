@@ -67,14 +67,14 @@ def test_results_are_computed_once_per_key(config):
         kept = finished.results("transfer", lambda task=task: rows(task), key=task)
         assert kept.task.tolist() == [task] and list(kept) == RESULT_COLUMNS
     assert calls == ["MR", "CR"]
-    unnamed = rows("pair").assign(aggregation="", value=float("nan"))  # an empty label is no missing number
-    again = finished.results("pair", lambda: unnamed)
-    assert again.aggregation.tolist() == [""] and again.value.isna().all()
     for path in (finished.folder / "results").iterdir():
         for content in (b"", b"\xff\xfe\x00", b"a,b\n1,2\n", path.read_bytes().replace(b"1.0", b"much")):
             path.write_bytes(content)
             with pytest.raises(DataError, match=f"{path} is damaged .*delete it, and it is measured again"):
                 store.read_rows(path)
+    unnamed = rows("pair").assign(aggregation="", value=float("nan"))  # an empty label is no missing number
+    again = finished.results("pair", lambda: unnamed)
+    assert again.aggregation.tolist() == [""] and again.value.isna().all()
 
 
 def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(config):
@@ -99,6 +99,7 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
         ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 2**31 - 1}, ConfigError, "here: .*memory"),
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
         ({"method": "micse"}, ConfigError, "beyond the 2 layers"),
+        ({"method": "ct", "augmentation": "shuffle"}, ConfigError, "trains on the columns anchor alone, but corpus"),
         ({"corpus": "demo-triples", "augmentation": "shuffle"}, ConfigError, "needs plain sentences"),
         ({"method": "jtcse", "cross_attention_layers": 5}, ConfigError, "does not divide the 2 layers"),
     ],
@@ -130,12 +131,6 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
     assert older.encoder().dimension == 32
     with pytest.raises(ConfigError, match=words):
         older.config  # noqa: B018
-
-
-def test_a_method_that_knows_anchors_alone_refuses_pairs_by_name(config):
-    words = r"method ct trains on the columns anchor alone, but corpus .*holds anchor, positive\."
-    with pytest.raises(ConfigError, match=words):
-        runs.preflight(config.replace(method="ct", augmentation="shuffle"))
 
 
 def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
