@@ -46,20 +46,6 @@ def test_a_config_survives_yaml():
     assert len({config, config.replace(queue_size=3), config.replace(queue_size=4)}) == 2
 
 
-def test_what_a_method_needs_follows_from_its_arguments():
-    """Without loading anything: none of these backbones exists."""
-    simcse = RunConfig(backbone="nowhere")
-    assert simcse.needs.files == () and simcse.replace(mlm_weight=0.1).needs.files == ("model*.safetensors",)
-    assert simcse.needs.optional_roles == ("positive", "hard_negative")
-    twins = simcse.replace(method="tncse", second_backbone="elsewhere")
-    assert twins.needs.encoders == {"second_backbone": "elsewhere"}
-    assert (twins.needs.passes, twins.needs.trained_encoders, twins.needs.optional_roles) == (4, 2, ())
-    mlm = simcse.replace(method="mlm", head="pretrained")
-    assert mlm.needs.files == ("model*.safetensors",) and mlm.needs.pretraining
-    with_late_head = mlm.replace(condenser_weight=1.0).needs
-    assert with_late_head.files == ("model*.safetensors", "condenser_head.safetensors")
-
-
 def test_seeds_that_choose_are_none_of_those_that_are_reported():
     check_seeds([1, 2], [3])
     with pytest.raises(ConfigError, match="the number of seeds must be at least 1"):

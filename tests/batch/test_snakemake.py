@@ -51,14 +51,6 @@ def snakemake(folder: Path, *options: str, grid: object) -> subprocess.Completed
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
 
 
-def test_the_output_of_a_job_is_a_plain_name_whatever_the_grid_is_called(tmp_path):
-    """Snakemake takes braces for wildcards and cuts what it hands to a job at commas."""
-    grid = toy_grid(tmp_path, name=["a,b", "{x}", "c d"])
-    jobs = expand(grid.rename(tmp_path / "one, two {three}.yaml"))
-    assert len({job.output for job in jobs}) == 3
-    assert all(re.fullmatch(r"[\w.=-]+/[\w.=-]+", f"{job.output.parent.name}/{job.output.stem}") for job in jobs)
-
-
 def test_the_environment_of_snakemake_has_the_versions_of_the_notebooks():
     own, ours = (
         set(re.findall(r"^([\w.-]+==[\w.]+)", (ROOT / folder / "requirements.txt").read_text(), flags=re.M))

@@ -89,18 +89,3 @@ def test_long_texts_are_split_where_it_is_asked_for(encoder, sentences):
     assert len(tokenize_corpus(plain(texts), encoder, max_length=10)) == 3  # another array
     with pytest.raises(DataError, match="holds pairs"):
         tokenize_corpus(Corpus("x", (texts, texts)), encoder, max_length=10, split=True)
-
-
-def test_an_interrupted_or_impossible_cache_leaves_nothing(encoder, sentences, tmp_path, monkeypatch):
-    def interrupted(*args, **options):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(encoder, "tokenize", interrupted)
-        tokenize_corpus(plain(sentences), encoder, max_length=8)
-    assert not cached(tmp_path)
-    tokenize_corpus(plain(sentences), encoder, max_length=8)
-    (tmp_path / "a file").write_text("")
-    monkeypatch.setenv("CSE_CACHE", str(tmp_path / "a file"))
-    with pytest.raises(DataError, match="a file.* cannot be read or written"):
-        tokenize_corpus(plain(sentences), encoder, max_length=8)

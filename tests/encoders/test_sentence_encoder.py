@@ -82,19 +82,6 @@ def test_no_text_an_empty_one_and_a_long_one(tiny_bert):
     assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "embeddings_last_mean"])
-@pytest.mark.parametrize("projected", [False, True])
-def test_sentence_transformers_gives_the_same_vectors(tiny_bert, tmp_path, sentences, pooling, projected):
-    from sentence_transformers import SentenceTransformer
-
-    encoder = load(tiny_bert, pooling=pooling, projection=projection_head(32) if projected else None).eval()
-    expected = encoder.encode(sentences[:20])
-    encoder.save(tmp_path / "saved")
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:20])
-    np.testing.assert_allclose(peer, expected, atol=1e-5)
-    np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 @pytest.mark.parametrize("by", ["older versions", "this version"])
 def test_what_sentence_transformers_wrote_is_read_as_there(tiny_bert, tmp_path, sentences, hub, pooling, by):

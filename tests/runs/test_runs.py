@@ -131,22 +131,3 @@ def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
     assert older.encoder().dimension == 32
     with pytest.raises(ConfigError, match=words):
         older.config  # noqa: B018
-
-
-def test_the_header_of_a_table_says_what_its_columns_are(config, tmp_path):
-    def table(header, words):
-        rows = [",".join(f"{i % 2 + 1} {text}" for text in words.split(",")) for i in range(40)]
-        (tmp_path / "table.csv").write_text("\n".join([header, *rows]))
-        return config.replace(corpus=str(tmp_path / "table.csv"), dropout=0.0)
-
-    losses = [
-        runs.run(table(header, words)).history.loss.dropna().tolist()
-        for header, words in (
-            ("anchor,positive,hard_negative", "a dog runs,a cat sleeps,the sun"),
-            ("anchor,hard_negative,positive", "a dog runs,the sun,a cat sleeps"),
-            ("anchor,hard_negative", "a dog runs,the sun"),
-        )
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-4) and losses[0][0] != losses[2][0]
-    with pytest.raises(ConfigError, match="anchor and perhaps positive, hard_negative, but corpus .* anchor, negative"):
-        runs.preflight(table("anchor,negative", "a dog,the sun"))
