@@ -30,7 +30,6 @@ from lib.evaluation import evaluate_sts
 from lib.runs import __main__ as run_command
 
 ROOT = paths.root()
-LONG = "a pasted sentence " * 30  # no file has such a name
 LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
 
 

@@ -167,9 +167,9 @@ GRADIENTS = [  # method, arguments, logged norm -> its term
 @pytest.mark.parametrize(("name", "arguments", "norms"), GRADIENTS)
 def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, second, sentences, name, arguments, norms):
     method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
-    vectors = []
-    method.encoder.register_forward_hook(lambda module, args, h: vectors.append(h))
-    terms = method.train()(tokens.batch(np.arange(8)))
+    batch = tokens.batch(np.arange(8))
+    views = method.train().embed(batch)
+    terms, vectors = method.loss(method.project(views), batch), list(views.embeddings.values())
     sum(terms.values()).backward(retain_graph=True)
     logged = method.logged()
     assert set(logged) == {f"{norm}_gradient" for norm in norms}
