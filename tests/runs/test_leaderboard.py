@@ -109,12 +109,23 @@ def test_costs_of_several_stages_add_up():
     assert "TNCSE" not in found.index and found.loc["SimCSE", "work"] == 1
 
 
-def test_a_step_of_every_method_is_measured(corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone="demo", batch_size=16, max_length=16, dev_task="none")
-    rows = leaderboard.step_costs(config, repeats=1)(SentenceEncoder.from_pretrained("demo"))
-    assert set(rows.backbone) == {"mini-bert"} and set(rows.protocol) == {"batch 16, 16 tokens"}
+def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
+    configs = leaderboard.cost_configs(RunConfig(backbone=str(tiny_bert), dev_task="none"), layers=4)
+    assert {stage for stages in leaderboard.STAGES.values() for stage in stages} <= set(configs)
+    assert {config.backbone for config in configs.values()} == {str(tiny_bert)}
+    assert configs["JTCSE D"].method_arguments["teacher"] == str(tiny_bert)
+    half = configs["JTCSE"].method_arguments["cross_attention_layers"]
+    assert configs["miCSE"].method_arguments["max_layer"] == half + 2
+    assert len(set(configs.values())) == len(configs), "no two methods are the same run"
+
+
+def test_a_step_is_measured(tiny_bert, corpus_file, monkeypatch):
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
+    monkeypatch.setattr(leaderboard, "cost_configs", lambda config, layers: {"SimCSE": config, "TNCSE": config.replace(method="tncse")})  # fmt: skip
+    encoder = SentenceEncoder.from_pretrained(tiny_bert)
+    rows = leaderboard.step_costs(config, repeats=1)(encoder)
+    assert set(rows.backbone) == {tiny_bert.name} and set(rows.protocol) == {"batch 16, 16 tokens"}
     steps = rows.pivot(index="method", columns="metric", values="value")
-    assert {stage for stages in leaderboard.STAGES.values() for stage in stages} <= set(steps.index)
     assert steps.time["SimCSE"] == 1.0 and steps.time["TNCSE"] > 0
     assert steps.operations["SimCSE"] < steps.operations["TNCSE"]
     assert steps.search["TNCSE"] == pytest.approx(2 * steps.search["SimCSE"])
