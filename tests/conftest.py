@@ -24,13 +24,28 @@ WORDS = (
 
 @pytest.fixture(autouse=True)
 def separate_store(tmp_path, monkeypatch, request):
-    """Every test has its own run store, cache and figures."""
+    """Every test has its own run store, cache, figures and measured rows."""
     if "notebook" in request.keywords:  # these choose their own
         return
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("CSE_FIGURES", str(tmp_path / "figures"))
     monkeypatch.delenv("CSE_DATA", raising=False)
+    monkeypatch.setattr("lib.results._own", [])
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch) -> Path:
+    """An empty one in the place of this one, without notebooks, parameters and published rows."""
+    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def checkpoints_at_once(monkeypatch):
+    """A checkpoint after every step."""
+    monkeypatch.setattr("lib.training.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("lib.training.CHECKPOINT_SHARE", float("inf"))
 
 
 @pytest.fixture(scope="session")

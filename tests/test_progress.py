@@ -71,13 +71,3 @@ def test_a_bar_in_a_terminal_and_in_jupyterlab(shown, monkeypatch):
     assert text.endswith("\r")  # the bar is wiped when the work is done
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook")
     assert "train:  50%" in shown(io.StringIO(), seconds=2.0)
-
-
-def test_a_counter_inside_another_one_takes_its_line(shown, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with progress(total=2, label="runs") as outer:
-        shown(terminal, seconds=2.0)
-        outer.update()
-    text = terminal.getvalue()
-    assert "runs" in text and "train:  50%" in text and "\n" not in text and "\x1b" not in text

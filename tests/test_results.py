@@ -21,20 +21,6 @@ LABELS = {"paper": "p", "table": "T", "method": "SimCSE"}
 SETTINGS = {"temperature": 0.05, "max_steps": 0}
 
 
-@pytest.fixture(autouse=True)
-def own(monkeypatch):
-    """No rows of this kernel yet."""
-    monkeypatch.setattr(results, "_own", [])
-    return results._own
-
-
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """An empty one, without published rows."""
-    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
-    return tmp_path
-
-
 def run(seed=42, *, profile="small", backbone="mini-bert", device="CPU, 2 threads", name="simcse-1", **settings):
     """What `add` reads of a finished run."""
     provenance = {"rows": 1000, "device": device, "commit": "abc", "versions": {}, "finished": "now"}
@@ -84,10 +70,10 @@ def test_the_columns_say_what_shape_a_measurement_has(repository):
     assert rows(shape="curves", layer=[1, 2]).metric.tolist() == ["cls energy"] * 2
 
 
-def test_rows_that_differ_in_their_value_alone_are_refused(repository, own):
+def test_rows_that_differ_in_their_value_alone_are_refused(repository):
     with pytest.raises(DataError, match="two rows with other values are both called p, T, SimCSE, mini-bert"):
         add(pd.concat([scores(1.0), scores(2.0)]), run(), **LABELS)
-    assert not own
+    assert rows().empty
 
 
 def test_filters_are_values_lists_and_functions(repository):
@@ -156,10 +142,8 @@ def test_a_mean_over_seeds_never_mixes_settings(repository):
     ("damage", "says"),
     [
         (lambda text: text.replace("run_id", "run"), "not every line has the columns of scores"),
-        (lambda text: text.replace(",SimCSE,", ",SimCSE,more,", 1), "not every line"),
         (lambda text: text.removesuffix(",simcse-1\n"), "not every line"),
         (lambda text: text.replace("50.0", "fifty"), "fifty"),
-        (lambda text: text.replace("50.0", ""), "float"),
         (lambda text: "", "not every line"),
     ],
 )

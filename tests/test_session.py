@@ -9,24 +9,20 @@ import pytest
 from lib import session
 
 
-@pytest.fixture
-def repository(tmp_path, monkeypatch):
-    """A repository with one commit, in place of this one."""
+@pytest.fixture(autouse=True)
+def nothing_of_this_repository(repository, monkeypatch):
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    folder = tmp_path / "repository"
-    (folder / "lib").mkdir(parents=True)
-    (folder / "lib" / "module.py").write_text("a = 1\n")
-    (folder / "README").write_text("text\n")
-    identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
-    for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
-        subprocess.run(["git", "-C", str(folder), *command], check=True)
-    monkeypatch.setattr("lib.paths.root", lambda: folder)
-    return folder
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(repository.parent))
 
 
 def test_the_commit_and_whether_lib_differs_from_it(repository):
+    (repository / "lib").mkdir()
+    (repository / "lib" / "module.py").write_text("a = 1\n")
+    (repository / "README").write_text("text\n")
+    identity = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "first"]):
+        subprocess.run(["git", "-C", str(repository), *command], check=True)
     commit = subprocess.check_output(["git", "-C", str(repository), "rev-parse", "HEAD"], text=True)[:12]
     session.git_commit.cache_clear()
     assert len(commit) == 12 and session.git_commit() == commit
@@ -39,12 +35,9 @@ def test_the_commit_and_whether_lib_differs_from_it(repository):
     session.git_commit.cache_clear()
 
 
-def test_outside_git_the_commit_is_unknown(repository, tmp_path, monkeypatch, capfd):
-    (tmp_path / "plain").mkdir()
-    monkeypatch.setattr("lib.paths.root", lambda: tmp_path / "plain")
+def test_outside_git_the_commit_is_unknown(monkeypatch, tmp_path, capfd):
     assert session.git_commit.__wrapped__() == "unknown" and capfd.readouterr() == ("", "")
-    monkeypatch.setattr("lib.paths.root", lambda: repository)
-    monkeypatch.setenv("PATH", str(tmp_path / "plain"))  # no git at all
+    monkeypatch.setenv("PATH", str(tmp_path))  # no git at all
     assert session.git_commit.__wrapped__() == "unknown"
 
 

@@ -46,17 +46,21 @@ def build(tiny_bert, sentences, **options):
     return method, corpus, config
 
 
-def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences, dev, monkeypatch):
-    monkeypatch.setattr(training, "_first_metrics", {})
-    counted, real = [], training.dev_metrics
-    monkeypatch.setattr(training, "dev_metrics", lambda *a: counted.append(1) or real(*a))
-    first = [
-        training.train(*build(tiny_bert, sentences, max_steps=4, **options), dev=dev).history.iloc[0]
-        for options in ({}, {"seed": 7}, {"pooling": "cls"})
-    ]
-    assert len(counted) == 3 + 2  # after step 4 of each, and before step 1 of two encoders
-    assert first[0].dev == first[1].dev != first[2].dev
-    assert first[0].dev == real(build(tiny_bert, sentences)[0].encoder.encode, dev)["dev"]
+def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences):
+    first, second = sentences[120:160], sentences[160:]  # pairs of no other test
+    dev = STSTask("mine", "dev", "toy", {"mine": Subset(tuple(first), tuple(second), np.arange(40.0) % 6)})
+    starts, passes = [], []
+    for options in ({}, {"seed": 7}, {"pooling": "cls"}):
+        method, corpus, config = build(tiny_bert, sentences, max_steps=4, **options)
+        passes.append(0)
+        counted = method.encoder.register_forward_pre_hook(
+            lambda module, _: passes.append(passes.pop() + (not module.training))
+        )
+        starts.append(training.train(method, corpus, config, dev=dev).history.dev[0])
+        counted.remove()
+    assert passes[0] == passes[2] == 2 * passes[1] > 0  # after step 4 of each, and before step 1 of two encoders
+    assert starts[0] == starts[1] != starts[2]
+    assert starts[0] == training.dev_metrics(build(tiny_bert, sentences)[0].encoder.encode, dev)["dev"]
 
 
 def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
@@ -79,12 +83,14 @@ def test_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
     assert training.dev_metrics(method.encoder.encode, dev)["dev"] == pytest.approx(best.dev, abs=1e-4)
 
 
-def test_same_seed_same_history_other_seed_another(tiny_bert, sentences):
-    one, again, other = (
-        training.train(*build(tiny_bert, sentences, seed=seed, max_steps=5), dev=None).history for seed in (1, 1, 2)
-    )
-    pd.testing.assert_frame_equal(one, again)
-    assert not np.allclose(one.loss, other.loss)
+def test_the_seed_decides_the_history_and_what_accelerate_config_says_does_not(tiny_bert, sentences, monkeypatch):
+    histories = []
+    for seed in (1, 1, 2):
+        histories.append(training.train(*build(tiny_bert, sentences, seed=seed, max_steps=5), dev=None).history)
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+        monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    pd.testing.assert_frame_equal(*histories[:2])
+    assert not np.allclose(histories[0].loss, histories[2].loss)
 
 
 @pytest.mark.parametrize(
@@ -157,19 +163,6 @@ def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences)
     assert not np.array_equal(orders[True], training._order(tokens, config, 1, True))
 
 
-def test_the_loop_takes_the_methods_parameter_groups(tiny_bert, sentences):
-    """A group without a learning rate stands still."""
-    method, corpus, config = build(tiny_bert, sentences, max_steps=2)
-    still = method.encoder.backbone.embeddings.word_embeddings.weight
-    moving = [p for p in method.parameters() if p is not still]
-    method.parameter_groups = lambda config: [{"params": [still], "lr": 0.0}, {"params": moving, "lr": 2e-3}]
-    before = [p.detach().clone() for p in (still, *moving)]
-    history = training.train(method, corpus, config, dev=None).history
-    changed = [not torch.equal(*pair) for pair in zip(before, (still, *moving), strict=True)]
-    assert not changed[0] and sum(changed) > 10
-    assert history.learning_rate[0] == 0.0  # that of the first group
-
-
 def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     norms = []
     for decay in (0.0, 1.0):
@@ -183,38 +176,17 @@ def test_weight_decay_acts_on_matrices_only(tiny_bert, sentences):
     assert norms[1] == pytest.approx(norms[0] * (1 - 1e-3) ** 3, rel=1e-4)
 
 
-def test_what_a_method_logs_is_in_the_history_and_not_in_the_loss(tiny_bert, sentences):
-    expected = training.train(*build(tiny_bert, sentences, max_steps=3), dev=None).history
-    method, corpus, config = build(tiny_bert, sentences, max_steps=3)
-    steps = []
-    method.after_step = lambda: steps.append(len(steps) + 1)
-    method.logged = lambda: {"after_step": float(len(steps))}
-    history = training.train(method, corpus, config, dev=None).history
-    assert history.after_step.tolist() == [1, 2, 3]
-    pd.testing.assert_frame_equal(history.drop(columns="after_step"), expected)
-
-
-def test_what_accelerate_config_says_changes_nothing(tiny_bert, sentences, monkeypatch):
-    histories = []
-    for _ in range(2):
-        histories.append(training.train(*build(tiny_bert, sentences, max_steps=3), dev=None).history)
-        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-        monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
-    pd.testing.assert_frame_equal(*histories)
-
-
-def test_after_a_slow_save_the_next_one_waits(tiny_bert, sentences, tmp_path, monkeypatch):
-    saves = []
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+def test_after_a_slow_save_the_next_one_waits(tiny_bert, sentences, tmp_path, monkeypatch, checkpoints_at_once):
+    real, saves = torch.save, []
+    monkeypatch.setattr(torch, "save", lambda *given: saves.append(time.sleep(0.01)) or real(*given))
     monkeypatch.setattr(training, "CHECKPOINT_SHARE", 1e-6)  # after a save of 10 ms: for hours
-    monkeypatch.setattr(training._Checkpoint, "save", lambda *_: saves.append(time.sleep(0.01)))
     training.train(*build(tiny_bert, sentences, max_steps=4), dev=None, checkpoint=tmp_path / "checkpoint.pt")
     assert len(saves) == 1
 
 
-def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(tiny_bert, sentences, tmp_path, monkeypatch):
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(training, "CHECKPOINT_SHARE", float("inf"))
+def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(
+    tiny_bert, sentences, tmp_path, monkeypatch, checkpoints_at_once
+):
     real, saves = torch.save, []
 
     def save(content, path):
@@ -309,12 +281,16 @@ def losses_and_gradients(tiny, sentences, options):
     return {"loss": history.loss.tolist(), "gradients": gradients}
 
 
-def two_processes():
-    """What `accelerate launch` with two processes comes to, on a port of their own."""
+def in_two_processes(*arguments, **environment):
+    """What `accelerate launch` with two processes comes to, on a port of their own; its standard output."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    return [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments]
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
 
 
 @pytest.mark.process
@@ -340,10 +316,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     }
     (tmp_path / "sentences.txt").write_text("\n".join(sentences))
     (tmp_path / "worker.py").write_text(WORKER)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    command = [*two_processes(), str(tmp_path / "worker.py"), str(ROOT), repr(cases), str(tmp_path), str(tiny_bert)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
+    in_two_processes(str(tmp_path / "worker.py"), str(ROOT), repr(cases), str(tmp_path), str(tiny_bert))
     together = torch.load(tmp_path / "two.pt", weights_only=True)
     for case, options in cases.items():
         one, two = losses_and_gradients(tiny_bert, sentences, options), together[case]
@@ -360,15 +333,9 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
 @pytest.mark.process
 def test_two_processes_train_one_run_of_the_store(tiny_bert, corpus_file, tmp_path):
     """What `accelerate launch -m lib.runs` does: locks, dev evaluation on one process, one finished folder."""
-    parameters = tmp_path / "p.yaml"
-    parameters.write_text(
-        f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    environment["CSE_RUNS"] = str(tmp_path / "runs")
-    command = [*two_processes(), "-m", "lib.runs", "-f", str(parameters)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.count('"steps": 4') == 1
+    file = tmp_path / "p.yaml"
+    file.write_text(f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 16\nmax_steps: 4\n")
+    said = in_two_processes("-m", "lib.runs", "-f", str(file), CSE_RUNS=str(tmp_path / "runs"))
+    assert said.count('"steps": 4') == 1
     finished = list((tmp_path / "runs/demo").glob("simcse-*/provenance.json"))
     assert len(finished) == 1 and '"processes": 2' in finished[0].read_text()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from lib.analysis import attention
-from lib.checks import EncoderError
 from lib.data import Corpus, load_sts
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
@@ -65,11 +64,6 @@ def test_copies_tell_more_of_each_other_than_other_sentences_and_are_closer(sent
     np.testing.assert_array_equal(same["x"], again["x"])
 
 
-def test_layers_beyond_the_backbone_are_refused(encoder):
-    with pytest.raises(EncoderError, match="0 to 1"):
-        attention.attention_of(encoder, ["snow"], (2,))
-
-
 def test_the_pairs_of_the_figures(encoder, sentences, tmp_path):
     dev, texts = load_sts(tmp_path, "demo", "dev"), Corpus("toy", [sentences[:5]])
     found = attention.figure_pairs(encoder, texts, dev, **HOW)
@@ -125,11 +119,6 @@ def test_token_shares_are_means_over_sentences_heads_and_queries(encoder):
         assert list(values) == ["attention share", "uniform share"] and list(shares.layer) == 2 * (6 * [1] + 6 * [2])
         np.testing.assert_allclose(values["attention share"], expected, atol=1e-5)
         np.testing.assert_allclose(values["uniform share"], [tokens] * 2, atol=1e-6)
-
-
-def test_an_empty_sentence_has_no_final_punctuation(encoder):
-    shares = attention.token_shares(encoder, [""]).set_index(["metric", "layer", "group"]).value["uniform share", 1]
-    assert shares[["[CLS]", "[SEP]"]].tolist() == [0.5, 0.5] and shares.sum() == 1
 
 
 def test_cls_energies_are_those_of_the_context_tensor_or_of_the_layer_output_of_each_sentence(encoder, sentences):

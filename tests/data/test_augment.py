@@ -50,20 +50,9 @@ def test_short_sentences_keep_a_word(name):
     assert all(augment.augment("two words", name, 0.9, random).split() for _ in range(50))
 
 
-@pytest.mark.parametrize(
-    "name, parsed",
-    [
-        ("shuffle", ("shuffle", 0)),
-        ("crop(.1)", ("crop", 0.1)),
-    ],
-)
-def test_names(name, parsed):
-    assert augment.parse(name) == parsed
-
-
 @pytest.mark.parametrize("name", ["", "crop", "crop(1)", "crop(0.1) ", "shuffle(0.1)", "synonyms"])
 def test_other_names_are_refused(name):
-    with pytest.raises(ConfigError, match="is unknown: choose none, .*with a rate"):
+    with pytest.raises(ConfigError, match="is unknown: choose none, "):
         augment.parse(name)
 
 

@@ -40,21 +40,6 @@ NUMPY_STYLE = """
     =====  =====================================
     """
 
-GOOGLE_STYLE = """Load a [`~datasets.Dataset`] from the [hub](https://example.org/hub).
-
-Args:
-    path (`str`, *optional*): Where the data set is to be found.
-    split (`str`): Which part of it is to be loaded.
-        All parts are loaded if this is not given.
-
-- The first point of a list is kept.
-- and the second is not, it has no capital letter
-
-```python
-The code in a fence is not kept at all.
-```
-"""
-
 
 def test_sentences_of_a_numpy_doc_string():
     assert demo.sentences_of(NUMPY_STYLE) == [
@@ -62,16 +47,6 @@ def test_sentences_of_a_numpy_doc_string():
         "The mean is the sum of the elements divided by their number, e.g. Twelve by three is four.",
         "Array that contains the numbers to be averaged.",
         "The name of this option was in another place before.",
-    ]
-
-
-def test_sentences_of_a_google_doc_string():
-    assert demo.sentences_of(GOOGLE_STYLE) == [
-        "Load a Dataset from the hub.",
-        "Where the data set is to be found.",
-        "Which part of it is to be loaded.",
-        "All parts are loaded if this is not given.",
-        "The first point of a list is kept.",
     ]
 
 
@@ -117,10 +92,11 @@ def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
     }.items():
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(f'"""\n{text}\n"""\n')
-    monkeypatch.setattr(demo, "installed", lambda: {"package": ("1.0", package)})
+    found = {"package": ("1.0", package)}
+    monkeypatch.setattr(demo, "installed", lambda: found)
     sentences = demo.docstring_sentences()
     assert sentences == ["This is the FIRST file of it.", "This is the second file of it."]
     (package / "a.py").unlink()
     assert demo.docstring_sentences() == sentences  # from the cache
-    monkeypatch.setattr(demo, "installed", lambda: {"package": ("1.1", package)})
+    found["package"] = ("1.1", package)
     assert len(demo.docstring_sentences()) == 1

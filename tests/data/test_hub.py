@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,15 +10,26 @@ from lib.checks import DataError
 from lib.data import __main__, hub, load_corpus
 
 
-def test_a_file_is_fetched_once_lands_in_data_dir_and_is_counted(tmp_path, monkeypatch):
+@pytest.fixture
+def downloaded(tmp_path, monkeypatch):
+    """The file that comes from the hub whatever is asked for, and what was asked for."""
     source = tmp_path / "downloaded"
-    source.write_text("sent0,sent1,hard_neg\na,b,c\n")
     asked = []
-    monkeypatch.setattr(hub, "_download", lambda file: asked.append(file) or source)
+
+    def download(repository, file, repo_type):
+        asked.append(file)
+        return source
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    return SimpleNamespace(file=source, asked=asked)
+
+
+def test_a_file_is_fetched_once_lands_in_data_dir_and_is_counted(tmp_path, downloaded):
+    downloaded.file.write_text("sent0,sent1,hard_neg\na,b,c\n")
     for _ in range(2):
         with pytest.raises(DataError, match="expected 275,601 rows, found 1"):
             load_corpus("hub:nli_for_simcse.csv", tmp_path / "data")
-    assert asked == ["nli_for_simcse.csv"]
+    assert downloaded.asked == ["nli_for_simcse.csv"]
     assert (tmp_path / "data/nli_for_simcse.csv").is_file()
 
 
@@ -26,12 +38,10 @@ def archive(path, name):
         entry = tarfile.TarInfo(name)
         entry.size = 2
         file.addfile(entry, io.BytesIO(b"a\n"))
-    return path
 
 
-def test_senteval_archive_is_unpacked_to_the_expected_place(tmp_path, monkeypatch):
-    source = archive(tmp_path / "senteval.tar", "SentEval/data/downstream/MR/rt-polarity.pos")
-    monkeypatch.setattr(hub, "_download", lambda *a: source)
+def test_senteval_archive_is_unpacked_to_the_expected_place(tmp_path, downloaded):
+    archive(downloaded.file, "SentEval/data/downstream/MR/rt-polarity.pos")
     folder = hub.fetch("senteval", tmp_path / "data")
     assert folder == tmp_path / "data/senteval/downstream"
     assert (folder / "MR/rt-polarity.pos").read_text() == "a\n"
@@ -43,13 +53,12 @@ def test_senteval_archive_is_unpacked_to_the_expected_place(tmp_path, monkeypatc
     [
         ("../outside", None, "damaged|outside"),
         ("/etc/outside", None, "no folder 'downstream'|outside"),
-        ("SentEval/data/downstream/MR/rt-polarity.pos", 513, "senteval.tar is truncated or damaged"),
+        ("SentEval/data/downstream/MR/rt-polarity.pos", 513, "downloaded is truncated or damaged"),
     ],
 )
-def test_an_archive_writes_nothing_outside_and_nothing_half(tmp_path, monkeypatch, name, length, words):
-    source = archive(tmp_path / "senteval.tar", name)
-    source.write_bytes(source.read_bytes()[:length])
-    monkeypatch.setattr(hub, "_download", lambda *a: source)
+def test_an_archive_writes_nothing_outside_and_nothing_half(tmp_path, downloaded, name, length, words):
+    archive(downloaded.file, name)
+    downloaded.file.write_bytes(downloaded.file.read_bytes()[:length])
     with pytest.raises(DataError, match=words):
         hub.fetch("senteval", tmp_path / "data")
     assert not (tmp_path / "outside").exists() and not list((tmp_path / "data/senteval").iterdir())

@@ -24,7 +24,8 @@ def data_dir(tmp_path, monkeypatch):
             "SICK-R": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
         },
     }
-    monkeypatch.setattr("lib.data.sts.manifest", lambda: counts)
+    for kind, expected in counts.items():
+        monkeypatch.setitem(files.manifest(), kind, expected)
     downstream = tmp_path / "senteval/downstream"
     folder = downstream / "STS/STS15-en-test"
     folder.mkdir(parents=True)

@@ -33,13 +33,6 @@ def test_the_vector_is_the_weighted_sum(three, sentences, weights):
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def test_each_encoder_reads_the_text_with_its_own_tokenizer(tiny_bert, tiny_roberta, sentences, encoder):
-    bert, roberta = encoder(tiny_bert, 1), encoder(tiny_roberta, 2)
-    assert bert.tokenize(sentences[:1]) != roberta.tokenize(sentences[:1])
-    expected = 0.3 * bert.encode(sentences[:20]) + 0.7 * roberta.encode(sentences[:20])
-    np.testing.assert_allclose(EncoderSum([bert, roberta], [0.3, 0.7]).encode(sentences[:20]), expected, atol=1e-6)
-
-
 def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
     total = EncoderSum(three)
     shapes = []
@@ -56,10 +49,10 @@ def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
 
 
 def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
-    twins, third = EncoderSum(three[:2]), encoder(tiny_roberta, 3)
-    merged = merge([twins, third], [0.3, 0.7])
+    third = encoder(tiny_roberta, 3)
+    merged = merge([EncoderSum(three[:2]), third], [0.3, 0.7])
     assert merged.weights == [0.3, 0.3, 0.7] and parts(merged) == [*three[:2], third]
-    vectors = [one.encode(sentences[:9]) for one in (*three[:2], third)]
+    vectors = [one.encode(sentences[:9]) for one in parts(merged)]
     expected = 0.3 * (vectors[0] + vectors[1]) + 0.7 * vectors[2]
     np.testing.assert_allclose(merged.encode(sentences[:9]), expected, atol=1e-5)
 
@@ -88,16 +81,12 @@ def test_a_plain_encoder_loads_as_one(tiny_bert, tmp_path, sentences, encoder):
         ensemble.load(tmp_path / "nothing")
 
 
-def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, tmp_path, monkeypatch):
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
-    EncoderSum(three).save(tmp_path / "saved")
-    three[0].save(tmp_path / "plain")
-    monkeypatch.chdir(tmp_path)
-    assert len(parts(ensemble.load("saved"))) == 3
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert len(parts(ensemble.load("plain"))) == 1
-    assert len(parts(ensemble.load("saved"))) == 3
+def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, repository, monkeypatch):
+    EncoderSum(three).save(repository / "saved")
+    (repository / "elsewhere").mkdir()
+    for place in (repository, repository / "elsewhere"):
+        monkeypatch.chdir(place)
+        assert len(parts(ensemble.load("saved"))) == 3
 
 
 def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
@@ -115,7 +104,7 @@ def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three
     assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 7
 
 
-@pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (1, [1.0, 1.0]), (0, []), (0, None)])
+@pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (0, []), (0, None)])
 def test_one_weight_for_each_encoder_and_one_length_of_vectors(three, tiny_bert, encoder, count, weights):
     with pytest.raises(EncoderError, match="needs one weight per encoder"):
         EncoderSum(three[:count], weights)
@@ -123,10 +112,14 @@ def test_one_weight_for_each_encoder_and_one_length_of_vectors(three, tiny_bert,
         EncoderSum([three[0], encoder(tiny_bert, 4, projection=torch.nn.Linear(32, 16))])
 
 
-def test_options_reach_the_members_and_a_missing_one_is_refused(three, tmp_path):
+def test_options_reach_the_members_and_a_missing_one_or_a_weight_that_is_none_is_refused(three, tmp_path):
     EncoderSum(three[1:], [2.0, 3.0]).save(tmp_path / "saved")
     again = ensemble.load(tmp_path / "saved", pooling="mean")
     assert again.weights == [2.0, 3.0] and {part.pooling for part in parts(again)} == {"mean"}
+    listed = tmp_path / "saved" / ensemble.LIST
+    listed.write_text(listed.read_text().replace("3.0", "NaN"))
+    with pytest.raises(EncoderError, match="its vectors are not finite"):
+        ensemble.load(tmp_path / "saved")
     shutil.rmtree(tmp_path / "saved/encoder_2")
     with pytest.raises(EncoderError, match="encoder_2"):
         ensemble.load(tmp_path / "saved")

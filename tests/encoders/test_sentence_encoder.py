@@ -29,9 +29,8 @@ def edited(tiny_bert, tmp_path):
     def edit(name, values):
         folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
         before = json.loads(path.read_text()) if path.is_file() else {}
-        path.write_text(json.dumps(values if isinstance(values, list) else before | values))
+        path.write_text(json.dumps(before | values))
         return folder
 
     return edit
@@ -77,23 +76,10 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
 
 
-def test_encode_edge_cases(tiny_bert):
+def test_no_text_an_empty_one_and_a_long_one(tiny_bert):
     encoder = load(tiny_bert)
     assert encoder.encode([]).shape == (0, 32)
     assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_mean", "embeddings_last_mean"])
-@pytest.mark.parametrize("projected", [False, True])
-def test_sentence_transformers_gives_the_same_vectors(tiny_bert, tmp_path, sentences, pooling, projected):
-    from sentence_transformers import SentenceTransformer
-
-    encoder = load(tiny_bert, pooling=pooling, projection=projection_head(32) if projected else None).eval()
-    expected = encoder.encode(sentences[:20])
-    encoder.save(tmp_path / "saved")
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu").encode(sentences[:20])
-    np.testing.assert_allclose(peer, expected, atol=1e-5)
-    np.testing.assert_allclose(load(tmp_path / "saved").encode(sentences[:20]), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -148,22 +134,6 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     torch.testing.assert_close(probabilities[1], probabilities[0], atol=0.01, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "options, layers, words",
-    [
-        ({"pooling": "first_last_mean"}, (0,), "pooling 'first_last_mean' gives no attention maps: choose cls"),
-        ({"pooling": "pooler"}, (0,), "pooling 'pooler' gives no attention maps"),
-        ({}, (0, 2), r"layers \[0, 2\] was asked for; this backbone has 0 to 1"),
-        ({}, (), "this backbone has 0 to 1"),
-    ],
-)
-def test_attention_that_cannot_be_read_is_refused(tiny_bert, sentences, options, layers, words):
-    encoder = load(tiny_bert, **options)
-    ids, mask = pad(encoder.tokenize(sentences[:2]), encoder.tokenizer.pad_token_id)
-    with pytest.raises(EncoderError, match=words):
-        encoder(ids, mask, maps=AttentionMaps(layers))
-
-
 # -- fingerprint ----------------------------------------------------------------------------------------------
 
 
@@ -191,60 +161,15 @@ def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, tmp_p
     assert len(set(fingerprints)) == 4
 
 
-def test_the_fingerprint_reads_the_files_it_is_told_to(tiny_bert, tmp_path):
-    """Another MLM head changes no vector, so only what reads the head asks for its file."""
-    folder = shutil.copytree(tiny_bert, tmp_path / "backbone")
-    plain, with_head = (load(folder).fingerprint(files) for files in ((), ("model*.safetensors",)))
-    without_file = load(folder).fingerprint(("head.safetensors",))
-    weights = load_file(folder / "model.safetensors")
-    weights["cls.predictions.bias"] += 1
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "head.safetensors").write_bytes(b"anything")
-    assert load(folder).fingerprint() == plain
-    assert load(folder).fingerprint(("model*.safetensors",)) != with_head
-    assert load(folder).fingerprint(("head.safetensors",)) not in (without_file, plain)
-
-
-@pytest.mark.parametrize(
-    "options, config",
-    [
-        ({"pooling": "mean"}, {}),
-        ({"max_length": 12}, {}),
-        ({"dropout": 0.3}, {}),
-        ({"projection": projection_head(32)}, {}),
-        ({}, {"layer_norm_eps": 1e-3}),
-        ({}, {"hidden_act": "relu"}),
-        ({}, {"num_attention_heads": 4}),
-    ],
-)
-def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited, options, config):
-    assert load(tiny_bert).fingerprint() != load(edited("config.json", config), **options).fingerprint()
+def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited):
+    options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+    configs = [{"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}]
+    found = [load(tiny_bert, **given).fingerprint() for given in ({}, *options)]
+    found += [load(edited("config.json", config)).fingerprint() for config in configs]
+    assert len({*found}) == 8
 
 
 # -- what is refused ------------------------------------------------------------------------------------------
-
-
-def step(kind, place):
-    return [{"type": f"sentence_transformers.models.{kind}", "path": place}]
-
-
-@pytest.mark.parametrize(
-    "name, values, words",
-    [
-        ("config.json", {"is_decoder": True}, "makes it a decoder"),
-        ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
-        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
-        ("2_Dense/config.json", {"in_features": 32}, "its dense layer is more than a linear layer"),
-        ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
-        ("modules.json", step("LSTM", "1_LSTM"), "the step 'sentence_transformers.models.LSTM' in '1_LSTM'"),
-        ("modules.json", step("Dense", "3_Dense"), "the step 'sentence_transformers.models.Dense' in '3_Dense'"),
-        ("modules.json", step("Pooling", "1_Pooling"), "the step 'sentence_transformers.models.Pooling'"),
-    ],
-)
-def test_what_would_be_read_in_another_way_is_refused(edited, name, values, words):
-    with pytest.raises(EncoderError, match=words) as caught:
-        SentenceEncoder.from_pretrained(edited(name, values), what="teacher")
-    assert str(caught.value).startswith("teacher '") and "\n" not in str(caught.value)
 
 
 def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
@@ -260,7 +185,6 @@ def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
     refused("lacks 16 of its weights", {k: v for k, v in weights.items() if "layer.1" not in k})
     refused("saved without a pooler", weights, pooling="pooler")
     refused("choose one of", weights, pooling="max")
-    refused("LayerNorm.bias holds NaN", weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("nan"))})
     for name in ("tokenizer.json", "vocab.txt"):
         (tmp_path / "saved" / name).unlink(missing_ok=True)
     refused("no tokenizer", weights)

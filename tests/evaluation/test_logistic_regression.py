@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from lib.evaluation import logistic_regression
 from lib.evaluation.logistic_regression import Setting, fit_classifiers, initial_weights
 
 SMALL = Setting(3e-2, batch_size=8, tenacity=1, passes_per_evaluation=2)
@@ -67,33 +66,3 @@ def test_simultaneous_fits_equal_slow_fits(classes: int) -> None:
         torch.testing.assert_close(together.weights[:, fit], weights, atol=1e-5, rtol=0)
         assert together.held_out_accuracy[fit] == pytest.approx(accuracy)
     np.testing.assert_allclose(together.accuracy(features, labels, held_out), together.held_out_accuracy)
-
-
-def test_a_fit_does_not_depend_on_the_fits_beside_it() -> None:
-    features, labels, train, held_out, penalties = problem(2)
-    together = fit_classifiers(features, labels, train, held_out, penalties, setting=SMALL, seed=0)
-    alone = fit_classifiers(features, labels, train[2:3], held_out[2:3], penalties[2:3], setting=SMALL, seed=0)
-    torch.testing.assert_close(together.weights[:, 2], alone.weights[:, 0], atol=1e-5, rtol=0)
-
-
-def test_minibatches_cover_each_training_set_once_in_order() -> None:
-    _, _, train, _, _ = problem(2)
-    order = torch.randperm(90, generator=torch.Generator().manual_seed(1))
-    batches_of_fits: list[list[list[int]]] = [[] for _ in train]
-    for rows, share, active in logistic_regression._minibatches(train, order, 8):
-        for fit, shares in enumerate(share.T):
-            batch = rows[shares > 0].tolist()
-            assert shares.sum().item() == pytest.approx(1 if batch else 0)
-            assert active is None or active[fit].item() == bool(batch)
-            batches_of_fits[fit] += [batch] if batch else []
-    for fit, batches in enumerate(batches_of_fits):
-        expected = [row for row in order.tolist() if train[fit, row]]
-        assert batches == [expected[low : low + 8] for low in range(0, len(expected), 8)]
-
-
-def test_a_separable_problem_is_solved() -> None:
-    labels = torch.arange(60) % 3
-    features = 3 * torch.nn.functional.one_hot(labels, 3).float()
-    train = torch.arange(60)[None] < 40
-    fitted = fit_classifiers(features, labels, train, ~train, torch.tensor([1e-5]), setting=SMALL, seed=0)
-    assert fitted.held_out_accuracy.tolist() == [100.0]

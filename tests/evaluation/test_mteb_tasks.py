@@ -8,7 +8,7 @@ from datasets import Dataset, DatasetDict
 
 from lib import paths
 from lib.analysis import papers
-from lib.checks import ConfigError, DataError
+from lib.checks import DataError
 from lib.data.files import manifest
 from lib.data.retrieval import RetrievalTask
 from lib.evaluation.mteb_tasks import FIGURE_5, evaluate_mteb, load_mteb, mteb_encoder
@@ -62,11 +62,6 @@ def test_without_a_network_one_sentence_says_so(tmp_path, name):
     message = f"{FIGURE_5.get(name, name)} of MTEB is not in the hub's cache .* run this once with a network"
     with pytest.raises(DataError, match=message):
         load_mteb([name], tmp_path)
-
-
-def test_a_name_that_mteb_does_not_know(tmp_path):
-    with pytest.raises(ConfigError, match="mteb task 'SciFcat' not found. Did you mean: 'SciFact'?"):
-        load_mteb(["SciFcat"], tmp_path)
 
 
 def test_a_task_from_local_files_is_scored_as_mteb_scores_it(tmp_path, monkeypatch):

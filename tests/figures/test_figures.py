@@ -1,7 +1,6 @@
 """Figures are tested by what is drawn, their numbers and their bytes, not by their pixels."""
 
 import io
-import warnings
 
 import matplotlib as mpl
 
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from lib import figures, notebook, paths, session
+from lib import figures, paths, session
 
 
 @pytest.fixture(autouse=True)
@@ -117,16 +116,6 @@ def test_the_source_of_the_rows_stands_below_and_conditions_that_are_the_same_ar
     assert titles == ["this run, demo: w", "small: u", "small: v", "paper, Table 1: u"]
 
 
-def test_pictures_in_notebooks_have_a_palette_and_look_the_same():
-    fig, whole = draw("curves"), io.BytesIO()
-    fig.canvas.print_figure(whole, format="png", bbox_inches="tight", dpi=fig.dpi)
-    small, again = (notebook._palette_png(draw("curves")) for _ in range(2))  # each drawn once, as in a notebook
-    before, after = Image.open(whole).convert("RGB"), Image.open(io.BytesIO(small))
-    assert after.mode == "P" and after.size == before.size and len(small) < 0.6 * len(whole.getvalue())
-    difference = np.abs(np.asarray(before, dtype=int) - np.asarray(after.convert("RGB"), dtype=int))
-    assert difference.mean() < 1 and small == again
-
-
 # --- Colours ---
 
 
@@ -164,36 +153,6 @@ def test_every_seed_is_a_dot_the_mean_a_stroke_and_a_floor_a_line_in_its_panel()
     assert [label.get_text() for label in u.get_yticklabels()] == ["SimCSE", "MSSE"] and np.ptp(v.get_xlim()) >= 5
 
 
-def test_names_stand_under_the_headings_of_their_groups():
-    (ax, _), swept = figures.points(SCORES.assign(group=["g", "g", "g", "h"])).axes, SCORES.assign(method="MSSE")
-    labels = [(label.get_text(), label.get_weight()) for label in ax.get_yticklabels()]
-    assert labels == [("g", "bold"), ("SimCSE", "normal"), ("MSSE", "normal"), ("h", "bold"), ("MSSE", "normal")]
-    ax = figures.points(swept.assign(settings=["0", "0", "1", "1"]), x="settings").axes[0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
-    assert {mpl.colors.to_hex(shade) for shade in ax.collections[1].get_colors()} == {figures.METHODS["MSSE"]}
-    figures.points(
-        SCORES.assign(method=[None, "SimCSE", "MSSE", "MSSE"], settings="s"), x="settings"
-    )  # one has no method
-
-
-def test_scores_over_sizes_stand_side_by_side_and_are_joined_only_on_demand():
-    (ax,) = draw("sizes").axes
-    dots, means = ax.collections[0].get_offsets().tolist(), [part for part in lines(ax, markersize=6) if part]
-    assert [y for _, y in dots] == [1, 3, 5, 9] and [[y for _, y in part] for part in means] == [[2, 5], [9]]
-    assert dots[0][0] == means[0][0][0] < 10 < means[1][0][0] == dots[3][0] and ax.get_xscale() == "log"
-    assert names(ax.get_legend()) == ["SimCSE", "miCSE"] and {line.get_linestyle() for line in ax.lines} == {"None"}
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "100"]
-    (ax,) = draw("sizes", joined=True).axes
-    assert "-" in {line.get_linestyle() for line in ax.lines}
-
-
-def test_published_means_have_their_deviation():
-    printed = pd.DataFrame({"method": "miCSE", "sentences": [10, 1_000_000], "value": [50.0, 60], "std": [2.0, np.nan]})
-    ax = figures.points(printed, x="sentences", log=True).axes[0]
-    assert ax.collections[1].get_segments()[0].tolist() == [[10, 48], [10, 52]]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "1,000,000"]
-
-
 def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
     seeds = table("method backbone gain", ("miCSE", "u", 0.9), ("miCSE", "u", 1.1))
     u, v = figures.intervals(GAINS, seeds=seeds, xlabel="gain").axes
@@ -228,17 +187,6 @@ def test_a_band_reaches_from_the_smallest_to_the_largest_of_the_seeds():
         assert lines(ax, marker="o")[0] == [[1, pytest.approx(means[0])], [2, pytest.approx(means[1])]]
 
 
-def test_lines_and_panels_can_be_other_columns_and_floors_stand_in_the_first_panels():
-    shares = pd.concat(COURSE.assign(layer=COURSE.step, group=group, metric="share") for group in "xyz")
-    fig = figures.curves(shares, x="layer", panel="method", hue="group", ylabel="share")
-    assert [ax.get_title() for ax in fig.axes] == ["SimCSE", "miCSE", "", ""]
-    assert names(fig.axes[1].get_legend()) == ["x, 2 seeds", "y, 2 seeds", "z, 2 seeds"]
-    assert fig.axes[2].get_xlabel() == "layer" and fig.axes[0].get_ylim() == fig.axes[1].get_ylim()
-    fig = figures.curves(COURSE, floors=FLOORS)
-    assert [bool(lines(ax, color="0.3")) for ax in fig.axes] == [True, False, False, False]
-    assert fig.axes[0].get_title() == "Alignment (lower is better)\ndashed: words, 59.00"
-
-
 # --- Maps ---
 
 
@@ -265,30 +213,6 @@ def test_matrices_have_a_panel_for_each_encoder_or_a_row_for_each_with_its_layer
     assert [label.get_text() for label in first.get_yticklabels()] == ["1 [CLS]", "2 x"]
 
 
-@pytest.mark.parametrize("text", ["", "word " * 60, "m" * 300, "A man is playing a guitar on stage and sings."])
-def test_sentences_of_any_length_leave_room_for_their_similarities(text):
-    frame = figures.cells({f"encoder {i}": np.eye(5) for i in range(3)})
-    fig = figures.heatmaps(frame, [text] * 5, annotate=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # matplotlib's, of panels without room
-        fig.canvas.draw()
-    labels = [label.get_text().splitlines() for label in fig.axes[0].get_yticklabels()]
-    assert all(len(parts) <= 2 and max(map(len, parts), default=0) <= 46 for parts in labels)
-    assert fig.axes[0].get_position().width * fig.get_figwidth() > 1.5  # inches for five columns
-    assert [text.get_text() for text in fig.axes[0].texts][:2] == ["1.00", "0.00"]
-
-
-def test_groups_have_their_means_and_dots_without_groups_a_rank_correlation():
-    left, _ = draw("pairs").axes
-    assert lines(left, marker="s", markersize=7) == [[[1.5, 1.5], [1.5, -1.5]]] and left.get_title() == "SimCSE"
-    assert names(left.figure.axes[-1].get_legend()) == ["x", "y", "mean of each group"]
-    one, _ = figures.scatter(PAIRS, "a", "b").axes
-    assert one.get_title() == "SimCSE\nrank correlation: 0.00"
-    assert mpl.colors.to_hex(one.collections[0].get_facecolors()[0]) == figures.colour("SimCSE")
-    (ax, *_) = figures.scatter(PAIRS.assign(stage="first"), "a", "b", panel="stage", hue="encoder").axes
-    assert ax.get_title().startswith("first\nrank correlation: ") and names(ax.get_legend()) == ["SimCSE", "miCSE"]
-
-
 def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     above, below = draw("clusters").axes
     label, found = (
@@ -297,12 +221,6 @@ def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     )
     assert found[1] == label[1] and found[3] == label[3] != found[5]  # more clusters than labels: grey
     assert [[1, 0]] in lines(below, marker="X") and below.get_ylabel().startswith("K-Means")
-
-
-def test_the_nearest_texts_are_numbered_and_named_below_the_map():
-    first, second = draw("nearest").axes
-    assert (first.get_xlabel(), second.get_xlabel()) == ("1. one", "1. two\n2. one")
-    assert [text.get_text() for text in second.texts] == ["1", "2"] and lines(first, markersize=6) == [[[0, 0]]]
 
 
 def test_a_waterfall_leads_from_the_first_number_to_the_last():

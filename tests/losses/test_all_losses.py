@@ -27,6 +27,46 @@ def test_the_gradient_is_right(name, shapes, options):
     assert torch.autograd.gradcheck(lambda *x: getattr(losses, name)(*x, **options), inputs)
 
 
+ROTATION = torch.linalg.qr(torch.randn(5, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)).Q
+
+
+def order(*rows):
+    return lambda *views: [z[list(rows)] for z in views]
+
+
+def rotated(*views):
+    return [z @ ROTATION for z in views]
+
+
+def scaled(first, *others):
+    return [3 * first, *(0.1 * z for z in others)]
+
+
+def with_hard_negatives(z1, z2, negatives):
+    return info_nce(z1, z2, hard_negatives=negatives)
+
+
+def with_three_negatives(z1, z2):
+    return losses.contrastive_tension(z1, z2, negatives=3)
+
+
+INVARIANT = [  # loss, number of views, changes of all views that leave it as it is, and one that does not
+    (with_hard_negatives, 3, [scaled, rotated, order(3, 0, 5, 1, 4, 2)], lambda a, b, c: (b, a, c)),
+    (losses.twin_info_nce, 1, [scaled, rotated], order(0, 2, 1, 3, 4, 5)),
+    (losses.twin_info_nce, 2, [scaled, rotated, order(4, 5, 0, 1, 2, 3), order(1, 0, 2, 3, 5, 4)], lambda a, b: (b, a)),
+    (with_three_negatives, 2, [rotated, order(4, 5, 0, 1, 2, 3), lambda a, b: (3 * a, b / 3)], scaled),
+]
+
+
+@pytest.mark.parametrize(("loss", "number", "same", "other"), INVARIANT)
+def test_what_a_loss_depends_on_and_what_not(loss, number, same, other):
+    """Exchanging the views changes most losses: only rows of the first argument look for partners."""
+    views = torch.randn(number, 6, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for change in same:
+        torch.testing.assert_close(loss(*change(*views)), loss(*views))
+    assert abs(loss(*other(*views)) - loss(*views)) > 1e-3
+
+
 def test_the_gradient_of_hard_negatives_is_right():
     inputs = [torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     options = {"temperature": 0.5, "hard_negative_weight": 2.0}

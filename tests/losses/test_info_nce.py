@@ -66,22 +66,6 @@ def test_hand_values():
     assert info_nce(same, same).item() == pytest.approx(math.log(8), rel=1e-5)
 
 
-def test_invariant_to_scale_rotation_and_joint_permutation():
-    z1, z2, negatives = torch.randn(3, 6, 5, dtype=torch.float64)
-    loss = info_nce(z1, z2, hard_negatives=negatives)
-    rotation = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
-    order = torch.randperm(6)
-    torch.testing.assert_close(info_nce(3 * z1, 0.1 * z2, hard_negatives=negatives), loss)
-    torch.testing.assert_close(info_nce(z1 @ rotation, z2 @ rotation, hard_negatives=negatives @ rotation), loss)
-    torch.testing.assert_close(info_nce(z1[order], z2[order], hard_negatives=negatives[order]), loss)
-
-
-def test_direction_matters():
-    """Only rows of the first argument look for partners: exchanging the views changes the loss."""
-    z1, z2 = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
-    assert abs(info_nce(z1, z2) - info_nce(z2, z1)) > 1e-3
-
-
 @pytest.mark.parametrize("n", [1, 2, 7])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_positives_only_equals_the_loop(n, temperature):

@@ -53,20 +53,3 @@ def test_the_same_row_of_the_other_encoder_is_neither_positive_nor_negative():
     b = torch.eye(4, dtype=torch.float64)[[1, 0, 3, 2]]
     assert twin_info_nce(a, b, temperature=1.0).item() == pytest.approx(math.log(1 + 2 / math.e))
     assert twin_info_nce(a, a, temperature=1.0).item() == pytest.approx(math.log(3))  # cosine 1 on the diagonal only
-
-
-def test_direction_matters():
-    a, b = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(1))
-    assert abs(twin_info_nce(a, b) - twin_info_nce(b, a)) > 1e-3
-
-
-def test_invariant_to_scale_rotation_order_of_sentences_and_of_copies():
-    a, b = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    loss = twin_info_nce(a, b)
-    rotation = torch.linalg.qr(torch.randn(5, 5, dtype=torch.float64)).Q
-    torch.testing.assert_close(twin_info_nce(3 * a, 0.1 * b), loss)
-    torch.testing.assert_close(twin_info_nce(a @ rotation, b @ rotation), loss)
-    for order in ([4, 5, 0, 1, 6, 7, 2, 3], [1, 0, 2, 3, 5, 4, 6, 7]):
-        torch.testing.assert_close(twin_info_nce(a[order], b[order]), loss)
-    torn = [0, 2, 1, 3, 4, 5, 6, 7]
-    assert abs(twin_info_nce(a[torn], b[torn]) - loss) > 1e-3

@@ -115,9 +115,13 @@ def test_a_method_is_built_where_its_encoder_is(tiny_bert, second, name, around)
     assert {x.device.type for x in method.state_dict(keep_vars=True).values()} == {"meta"}
 
 
-def train(config, sentences):
-    """History, gradients of the last step and weights of a short training; names without the wrapper's prefix."""
+def train(config, sentences, adjust=lambda method: None):
+    """History, gradients of the last step and weights of a short training; names without the wrapper's prefix.
+
+    adjust: what is done to the method before.
+    """
     method, tokens = prepare(config, sentences)
+    adjust(method)
     torch.manual_seed(7)  # jtcse draws a number while it is built
     history = training.train(method, tokens, config, dev=None).history
     plain = [(name.removeprefix("inner."), p) for name, p in method.named_parameters()]
@@ -137,6 +141,44 @@ def assert_equal(one, two):
 def test_an_identity_around_a_method_changes_no_bit(tiny_bert, second, sentences, name):
     plain = train(configure(tiny_bert, second, name), sentences)
     assert_equal(plain, train(configure(tiny_bert, second, name, "identity"), sentences))
+
+
+@pytest.mark.parametrize("name", ["infocse", "msse"])
+def test_other_vectors_are_only_looked_at(tiny_bert, second, sentences, name):
+    looking = configure(tiny_bert, second, name)
+    plain, looked = (train(looking.replace(swap_every=every), sentences) for every in (0, 2))
+    seen = looked["history"].pop("own_vector"), looked["history"].pop("other_vector")
+    looked["history"].pop("mean_vector", None)
+    assert_equal(plain, looked)
+    assert [[value == value for value in values] for values in seen] == [[True, False, True]] * 2
+    assert seen[0][0] != seen[1][0]
+
+
+GRADIENTS = [  # method, arguments, logged norm -> its term
+    ("infocse", {"rtd_weight": 0.0, "swap_every": 0}, {"auxiliary": "auxiliary", "contrastive": "info_nce"}),
+    (
+        "msse",
+        {"swap_every": 0},
+        {"contrastive": "info_nce", "dimension": "dimension", "reconstruction": "reconstruction"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "norms"), GRADIENTS)
+def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, second, sentences, name, arguments, norms):
+    method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
+    batch, outputs = tokens.batch(np.arange(8)), []
+    method.encoder.register_forward_hook(lambda module, args, h: outputs.append(h))
+    views = method.train().embed(batch)
+    terms = method.loss(method.project(views), batch)
+    vectors = outputs or [*views.embeddings.values()]  # msse reads several vectors from one pass
+    sum(terms.values()).backward(retain_graph=True)
+    logged = method.logged()
+    assert set(logged) == {f"{norm}_gradient" for norm in norms}
+    for norm, term in norms.items():
+        gradients = torch.autograd.grad(terms[term], vectors, retain_graph=True, allow_unused=True)
+        expected = torch.cat([g.flatten() for g in gradients if g is not None]).norm().item()
+        assert logged[f"{norm}_gradient"] == pytest.approx(expected, rel=1e-3) and expected > 0
 
 
 def test_arguments_of_both_methods_stand_side_by_side():
@@ -284,7 +326,9 @@ def test_the_attention_term_is_the_loss_of_both_views(
 
 
 @pytest.mark.parametrize("name", [*ARGUMENTS, "three_r(simcse)"])
-def test_a_killed_run_ends_with_the_same_numbers(tiny_bert, second, corpus_file, tmp_path, monkeypatch, name):
+def test_a_killed_run_ends_with_the_same_numbers(
+    tiny_bert, second, corpus_file, tmp_path, monkeypatch, checkpoints_at_once, name
+):
     """It dies between the optimiser's update and what the method does after a step: queues, coins, thresholds."""
     around, _, inner = name.rstrip(")").rpartition("(")
     config = configure(tiny_bert, second, inner, around, corpus=str(corpus_file), max_steps=6, dev_task="demo")
@@ -297,9 +341,7 @@ def test_a_killed_run_ends_with_the_same_numbers(tiny_bert, second, corpus_file,
             raise KeyboardInterrupt
         return values
 
-    changes = {"CHECKPOINT_SECONDS": 0.0, "CHECKPOINT_SHARE": float("inf"), "_step": dies_once}
-    for changed, value in changes.items():
-        monkeypatch.setattr(training, changed, value)
+    monkeypatch.setattr(training, "_step", dies_once)
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "again"))
     with pytest.raises(KeyboardInterrupt):
         runs.run(config)
@@ -371,36 +413,33 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers"),
     ("diffcse", {"pooling": "mean"}, "set pooling to cls, not mean"),
     ("diffcse", {"projection": "always"}, "set projection to bn_mlp, train_only or none"),
-    ("distill", {"teacher": "NOTHING"}, "neither an existing folder"),
+    ("diffcse", {"generator": "NOTHING"}, "^generator '.*nothing' is neither an existing folder"),
+    ("distill", {"teacher": "NOTHING"}, "^teacher '.*nothing' is neither an existing folder"),
     ("distill", {"teacher": "NARROW"}, "have 16 dimensions, those of the backbone 32"),
     ("tncse", {"second_backbone": "NARROW"}, "vectors of different length cannot be added"),
     ("tncse", {"second_backbone": "SHORT"}, "another longest text"),
     ("tncse", {"second_backbone": "ROBERTA"}, "another tokenizer"),
     ("tncse", {"pooler_from": "NARROW"}, "16 dimensions, backbone 32"),
     ("tncse", {"layer_norms_removed": 3}, "LayerNorms of 3 layers cannot be removed: this backbone has 2 layers"),
-    ("tncse", {"pooling": "mean"}, "set pooling to cls, not mean"),
-    ("tncse", {"second_backbone": "NOTHING"}, "neither an existing folder"),
+    ("tncse", {"second_backbone": "NOTHING"}, "^second_backbone '.*nothing' is neither an existing folder"),
     ("jtcse", {"second_backbone": "DEEP", "cross_attention_layers": 2}, "second_backbone has 4 layers, backbone 2"),
     ("jtcse", {"second_backbone": "HEADS", "cross_attention_layers": 2}, "second_backbone has 4 heads, backbone 2"),
-    ("jtcse", {"cross_attention_layers": 6}, "cross_attention_layers 6 does not divide the 2 layers"),
     ("infocse", {"early_layers": 2, "lm_head": "fresh"}, "early_layers must lie between 1 and 1, below the last layer"),
     ("infocse", {"head": "pretrained"}, "head 'pretrained' asks for condenser_head.safetensors beside"),
     ("infocse", {"head": "top_layers", "late_layers": 9}, "late_layers 9 is more than the 2 layers"),
-    ("infocse", {"pooling": "mean"}, "the auxiliary network is given the .CLS. vector: set pooling to cls"),
     ("micse", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "pooling": "first_last_mean"}, "no attention maps"),
     ("mirror_bert", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
-    ("mlm", {"condenser_weight": 1.0, "head": "pretrained"}, "head 'pretrained' asks for condenser_head.safetensors"),
     ("mlm", {"whole_words": True}, "whole_words needs a WordPiece vocabulary"),
     ("mlm", {"augmentation": "word_deletion(0.2)"}, r"with augmentation 'word_deletion\(0.2\)' holds anchor, positive"),
-    ("mlm", {"batch_size": 512}, "rows, less than one batch of 512"),
     ("sscl", {"negative_layers": 2}, "negative_layers must be below the backbone's 2 layers, not 2"),
     ("sscl", {"pooling": "first_last_mean", "negative_layers": 1}, "sscl pools single layers: choose cls, mean or"),
     ("three_r(simcse)", {"exemplars": 65}, "exemplars 65: the pool holds 64 sentences"),
     ("three_r(simcse)", {"pool": "NOTHING"}, "nothing does not exist"),
+    ("three_r(simcse)", {"words": "NOTHING"}, "nothing does not exist"),  # although it is not read
     ("infocse", {"head": "top_layers"}, f"{HEADLESS}: train stage 1 from it .* lm_head to fresh"),
     ("mlm", {}, f"{HEADLESS}: set lm_head to fresh, or take"),
     ("msse", {}, f"{HEADLESS}: set lm_head to fresh, decoder to positionwise"),
-    ("simcse", {"mlm_weight": 0.1}, "MLM head"),
+    ("simcse", {"mlm_weight": 0.1}, f"{HEADLESS}: .* or set mlm_weight to 0.$"),
 ]
 
 
@@ -418,18 +457,20 @@ def test_what_does_not_fit_the_backbone_is_refused_before_training(
         runs.preflight(config)
 
 
-NAMED = [  # method, parameter that names a folder, file there, and a part of it that is read
-    ("distill", "teacher", "model.safetensors", "layer.0.output.dense.weight"),
-    ("tncse", "second_backbone", "model.safetensors", "layer.0.output.dense.weight"),
-    ("tncse", "pooler_from", "model.safetensors", "pooler.dense.weight"),
-    ("diffcse", "generator", "model.safetensors", "layer.0.output.dense.weight"),
-    ("mlm", "backbone", LATE_LAYERS, "0.output.dense.weight"),
-]
+NAMED = [  # method, parameter that names a folder, file there, a part of it that is read, and further arguments
+    ("distill", "teacher", "model.safetensors", "layer.0.output.dense.weight", {}),
+    ("tncse", "second_backbone", "model.safetensors", "layer.0.output.dense.weight", {}),
+    ("tncse", "pooler_from", "model.safetensors", "pooler.dense.weight", {}),
+    ("diffcse", "generator", "model.safetensors", "layer.0.output.dense.weight", {}),
+    ("mlm", "backbone", LATE_LAYERS, "0.output.dense.weight", {"condenser_weight": 1.0, "head": "pretrained"}),
+    *(("simcse", "backbone", "model.safetensors", f"cls.predictions.{part}", {"mlm_weight": 0.1})
+      for part in ("transform.dense.weight", "bias")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "parameter", "file", "part"), NAMED)
+@pytest.mark.parametrize(("name", "parameter", "file", "part", "further"), NAMED)
 def test_a_run_is_named_by_the_content_of_what_it_reads_and_not_by_its_place(
-    tiny_bert, second, corpus_file, tmp_path, name, parameter, file, part
+    tiny_bert, second, corpus_file, tmp_path, name, parameter, file, part, further
 ):
     folder = second
     if file == LATE_LAYERS:
@@ -439,8 +480,7 @@ def test_a_run_is_named_by_the_content_of_what_it_reads_and_not_by_its_place(
     weights = load_file(changed / file)
     weights[next(one for one in weights if one.endswith(part))] += 1
     save_file(weights, changed / file, metadata={"format": "pt"})
-    given = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "method": name, "max_length": 16}
-    given |= {"condenser_weight": 1.0, "head": "pretrained"} if name == "mlm" else {}
+    given = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "method": name, "max_length": 16} | further
     ids = [runs.prepare(RunConfig.from_parameters(given | {parameter: str(at)})).id for at in (folder, moved, changed)]
     assert ids[0] == ids[1] != ids[2]
 

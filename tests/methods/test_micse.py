@@ -23,13 +23,6 @@ def run(method, inputs, seed=1):
     return terms, *views[0].unbind(1)
 
 
-def test_without_negatives_it_is_positives_only(tiny_bert, sentences, batch):
-    method = build(tiny_bert, negatives="none", temperature=0.1)
-    terms, z1, z2 = run(method, batch(method, sentences[:8]))
-    assert torch.equal(terms["info_nce"], positives_only(z1, z2, temperature=0.1))
-    assert abs(terms["info_nce"] - info_nce(z1, z2, temperature=0.1)) > 0.1
-
-
 @pytest.mark.parametrize("included", [True, False])
 @pytest.mark.parametrize("negatives", ["in_batch", "own_view"])
 def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
@@ -37,6 +30,9 @@ def test_the_denominator(tiny_bert, sentences, included, negatives, batch):
     terms, z1, z2 = run(method, batch(method, sentences[:8]))
     expected = info_nce(z1, z2, include_positive=included, own_view=negatives == "own_view")
     assert torch.equal(terms["info_nce"], expected)
+    method = build(tiny_bert, negatives="none", temperature=0.1)
+    terms, z1, z2 = run(method, batch(method, sentences[:8]))
+    assert torch.equal(terms["info_nce"], positives_only(z1, z2, temperature=0.1))
 
 
 def test_the_attention_term_trains_the_layers_it_reads_and_those_below(tiny_bert, sentences, batch):

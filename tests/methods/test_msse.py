@@ -77,14 +77,13 @@ def test_the_positionwise_decoder_sees_the_vector_and_the_place_alone(bert, sent
 
 
 @pytest.mark.parametrize("decoder", ["denoising", "positionwise"])
-def test_the_decoder_reaches_the_encoder_through_the_vector_alone(bert, sentences, batch, decoder, monkeypatch):
+def test_the_decoder_reaches_the_encoder_through_the_vector_alone(bert, sentences, batch, decoder):
     method = build(bert, decoder=decoder, nce_weight=0.0, dimension_weight=0.0)
     inputs = pairs(batch, method, sentences)
-    real = method.decoder.forward
     method(inputs)["reconstruction"].backward()
     assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
     method.zero_grad(set_to_none=True)
-    monkeypatch.setattr(method.decoder, "forward", lambda memory, *rest: real(memory.detach(), *rest))
+    method.decoder.register_forward_pre_hook(lambda module, given: (given[0].detach(), *given[1:]))
     method(inputs)["reconstruction"].backward()
     assert all(p.grad is None for p in method.encoder.parameters())
     assert all(p.grad is not None for p in method.decoder.parameters())
@@ -165,44 +164,6 @@ def test_a_sentence_alone_is_its_own_positive_and_dropout_the_only_difference(be
     assert at[0] == pytest.approx(dimension_contrast(h, h).item(), rel=1e-4) and at[1] != pytest.approx(at[0], rel=1e-3)
 
 
-def test_the_norms_in_the_history_are_those_of_the_gradients_at_the_vectors(bert, sentences, batch):
-    method = build(bert, projection="linear", dimension_reduce="sum")
-    inputs = pairs(batch, method, sentences)
-    sum(method(inputs).values()).backward()
-    logged = method.logged()
-    h = [method.encoder(*inputs.column(role)).detach().requires_grad_() for role in inputs.roles]
-    z = [method.training_head(x) for x in h]
-    by_hand = {
-        "contrastive_gradient": info_nce(*z),
-        "dimension_gradient": 0.8 * dimension_contrast(*h, reduce="sum"),
-        "reconstruction_gradient": 0.2 * method.rebuild(z[0], inputs),
-    }
-    assert set(logged) == set(by_hand)
-    for name, term in by_hand.items():
-        gradients = torch.autograd.grad(term, h, retain_graph=True, allow_unused=True)
-        expected = torch.cat([g.flatten() for g in gradients if g is not None]).norm().item()
-        assert logged[name] == pytest.approx(expected, rel=1e-3), name
-
-
-def test_other_vectors_rebuild_worse_with_the_same_noise_and_disturb_nothing(bert, sentences, batch):
-    plain, looking = build(bert, dropout=0.1), build(bert, dropout=0.1, swap_every=2)
-    for method in (plain, looking):
-        method.decoder.noise.p = 0.5
-    inputs, seen = pairs(batch, plain, sentences), []
-    for _ in range(3):
-        terms = []
-        for method in (plain, looking):
-            torch.manual_seed(5)
-            terms.append({name: term.item() for name, term in method(inputs).items()} | {"next": torch.rand(1).item()})
-            method.after_step()
-        assert terms[0] == terms[1]
-        logged = looking.logged()
-        seen.append({name for name in logged if name.endswith("vector")})
-        if seen[-1]:  # the same noise as the term itself
-            assert logged["own_vector"] == pytest.approx(terms[0]["reconstruction"] / 0.2, rel=1e-5)
-    assert seen == [{"own_vector", "other_vector", "mean_vector"}, set(), {"own_vector", "other_vector", "mean_vector"}]
-
-
 def test_a_decoder_that_has_learnt_its_sentences_rebuilds_them_worse_from_other_vectors(bert, sentences, batch):
     method = build(bert, decoder="positionwise", swap_every=1)
     inputs, memory = pairs(batch, method, sentences), torch.eye(32)[:8]
@@ -251,10 +212,7 @@ def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder
     assert torch.equal(load_training_head(tmp_path / "saved").weight, method.training_head.weight)
 
 
-def test_a_word_head_is_needed_by_the_denoising_decoder_alone(tiny_bert, tmp_path, variant):
-    headless = variant(tiny_bert, tmp_path / "headless")
-    for arguments in ({"lm_head": "fresh"}, {"decoder": "positionwise"}, {"reconstruction_weight": 0.0}):
-        build(headless, **arguments)
+def test_a_backbone_with_a_projection_is_refused(tiny_bert, tmp_path):
     SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(tmp_path / "projected")
     with pytest.raises(ConfigError, match="before any projection"):
         build(tmp_path / "projected")

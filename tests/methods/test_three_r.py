@@ -47,10 +47,12 @@ def test_a_fixed_threshold_of_0_is_the_inner_method_bit_by_bit(tiny_bert, second
 
 
 @pytest.mark.parametrize("name", AROUND)
-def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, second, sentences, name, monkeypatch):
-    monkeypatch.setattr("lib.methods.three_r.deviations", lambda h: deviations(h) / 100)
-    above = wrapped(tiny_bert, second, name, threshold=1.0, threshold_rate=0.0)
-    seen = [train(config, sentences) for config in (above, above.replace(dimensions="all"))]
+def test_a_threshold_above_every_deviation_is_overall_subtraction(tiny_bert, second, sentences, name):
+    above = wrapped(tiny_bert, second, name, threshold_rate=0.0)
+    seen = [
+        train(config, sentences, lambda method: method.threshold.data.fill_(100))
+        for config in (above, above.replace(dimensions="all"))
+    ]
     assert seen[0]["history"]["redundant"] == [1.0] * 3
     assert without(seen[0]["history"], *LOGS) == without(seen[1]["history"], *LOGS)
     plain = train(inside(tiny_bert, second, name), sentences)

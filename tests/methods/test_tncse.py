@@ -8,7 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from lib.checks import EncoderError
-from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders import SentenceEncoder
+from lib.encoders.saved import removed
 from lib.losses import tensor_modulus, twin_info_nce
 from tests.methods.conftest import build as build_method
 
@@ -47,7 +48,7 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
 
 
 @pytest.mark.parametrize("name", ["nce", "icnce"])
-def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name, shake):
+def test_only_the_modulus_trains_the_poolers_which_are_thrown_away(tiny_bert, inputs, name, shake, tmp_path):
     method = build(tiny_bert)
     shake(method.encoder.encoders[1])
     terms, *_ = run(method, inputs(method))
@@ -55,6 +56,9 @@ def test_only_the_modulus_trains_the_poolers(tiny_bert, inputs, name, shake):
     assert all(p.grad is None for p in method.poolers.parameters())
     terms["ictm"].backward()
     assert all(p.grad.any() for p in method.poolers.parameters())
+    method.save(tmp_path / "saved")
+    kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
+    assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
 
 
 @pytest.mark.parametrize("pretrained", [False, True])
@@ -99,25 +103,18 @@ def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_roberta, tmp_path):
         build(tiny_roberta, pooler_from=str(tmp_path / "saved"))
 
 
-def layer_norms(encoder):
-    """Whether each layer has its two LayerNorms."""
-    modules = ((b.attention.output.LayerNorm, b.output.LayerNorm) for b in encoder.backbone.encoder.layer)
-    return [tuple(isinstance(module, torch.nn.LayerNorm) for module in pair) for pair in modules]
-
-
 @pytest.mark.parametrize("kind", ["tncse", "jtcse"])
-@pytest.mark.parametrize("removed", [0, 1, 2])
-def test_both_encoders_lose_the_layer_norms_of_their_last_layers(tiny_bert, kind, removed, inputs):
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_both_encoders_lose_the_layer_norms_of_their_last_layers_and_need_no_pooler(tiny_bert, kind, count, inputs):
     branch = {"cross_attention_layers": 2} if kind == "jtcse" else {}
-    method = build_method(kind, tiny_bert, dropout=0.1, layer_norms_removed=removed, **branch)
-    for encoder in method.encoder.encoders:
-        assert layer_norms(encoder) == [(True, True)] * (2 - removed) + [(False, False)] * removed
+    method = build_method(kind, tiny_bert, dropout=0.1, layer_norms_removed=count, **branch)
+    assert [removed(encoder.backbone.config) for encoder in method.encoder.encoders] == [count] * 2
     terms, *_ = run(method, inputs(method))
     sum(terms.values()).backward()
     for name, parameter in method.named_parameters():  # a key's bias moves all scores of a query alike
         assert parameter.grad is not None, name
         assert parameter.grad.any() or name.endswith("key.bias") or "type" in name, name
-    assert bool(list(method.poolers.parameters())) is (removed == 0)
+    assert bool(list(method.poolers.parameters())) is (count == 0)
 
 
 @pytest.mark.parametrize("halved", [True, False])
@@ -136,23 +133,3 @@ def test_without_layer_norms_the_first_tokens_own_lengths_are_compared(tiny_bert
     lengths = h1.norm(dim=1)  # what LayerNorm takes away
     whole = run(build(tiny_bert, dropout=0.1), inputs(method))[1].detach().norm(dim=1)
     assert lengths.std() / lengths.mean() > 10 * whole.std() / whole.mean()
-
-
-def test_what_is_kept_has_none_either(tiny_bert, tmp_path, sentences):
-    method = build(tiny_bert, layer_norms_removed=1)
-    method.save(tmp_path / "saved")
-    loaded = ensemble.load(tmp_path / "saved")
-    assert [layer_norms(part) for part in loaded.encoders] == [[(True, True), (False, False)]] * 2
-    np.testing.assert_array_equal(loaded.encode(sentences[:5]), method.encoder.encode(sentences[:5]))
-
-
-def test_what_is_kept_is_the_sum_of_both(tiny_bert, tmp_path, sentences, shake):
-    method = build(tiny_bert)
-    shake(method.encoder.encoders[1])
-    first, second = (encoder.encode(sentences[:6]) for encoder in method.encoder.encoders)
-    assert abs(first - second).max() > 1e-2
-    np.testing.assert_allclose(method.encoder.encode(sentences[:6]), first + second, atol=1e-6)
-    method.save(tmp_path / "saved")
-    np.testing.assert_allclose(ensemble.load(tmp_path / "saved").encode(sentences[:6]), first + second, atol=1e-6)
-    kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
-    assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)

@@ -109,11 +109,6 @@ def names_of_lib(sources):
     return used
 
 
-def test_a_reader_meets_few_names_of_lib(notebook):
-    _, content = notebook
-    assert len(names_of_lib([cell.source for cell in code_cells(content)])) <= 30
-
-
 def test_short_enough_to_be_read_in_one_sitting(notebook):
     _, nb = notebook
     code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
@@ -123,7 +118,7 @@ def test_short_enough_to_be_read_in_one_sitting(notebook):
     assert statistics.median(lines) <= 6
     prose = "\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
     words = re.findall(r"\S*\w\S*", re.sub(r"^\|.*$", "", prose, flags=re.M))  # of all but tables
-    assert len(words) <= 2_000
+    assert len(words) <= 2_000 and len(names_of_lib(code)) <= 30
 
 
 def test_headings_in_order_and_prose_before_code(notebook):

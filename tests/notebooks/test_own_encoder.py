@@ -54,21 +54,17 @@ def tables(notebook):
 
 
 @pytest.mark.notebook
-def test_it_stands_in_every_table_before_what_was_published(done):
-    found = [(caption, body) for caption, body in tables(done[0]) if not caption.startswith(NOT_MEASURED)]
+def test_it_stands_in_every_table_and_figure_before_what_was_published(done):
+    notebook, figures = done
+    found = [(caption, body) for caption, body in tables(notebook) if not caption.startswith(NOT_MEASURED)]
     assert len(found) == 3
     for caption, body in found:
         assert "not measured yet" not in caption and f">{NAME}<" in body, caption
         if ">small<" in body:
             assert body.index(">this run, demo<") < body.index(">small<"), caption
-
-
-@pytest.mark.notebook
-def test_it_stands_in_every_figure_before_what_was_published(done):
-    files = sorted(done[1].glob("*.csv"))
-    assert len(files) == 8
-    for file in files:
-        frame = pd.read_csv(file)
-        assert "backbone" not in frame or frame.backbone[0] == NAME, file.name
+    drawn = {file.name: pd.read_csv(file) for file in sorted(figures.glob("*.csv"))}
+    assert len(drawn) == 8
+    for name, frame in drawn.items():
+        assert "backbone" not in frame or frame.backbone[0] == NAME, name
         if "source" in frame:
-            assert set(frame.source[frame.backbone == NAME]) == {"this run, demo"}, file.name
+            assert set(frame.source[frame.backbone == NAME]) == {"this run, demo"}, name

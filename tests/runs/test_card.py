@@ -10,14 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from lib import paths, runs
 from lib.checks import ConfigError, EncoderError
-from lib.config import RunConfig
-from lib.encoders.export import sentence_transformer
 from lib.evaluation import RESULT_COLUMNS
-
-
-@pytest.fixture
-def config(tiny_bert, corpus_file):
-    return RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=32, max_steps=3, eval_every=2)
 
 
 def card_of(run):
@@ -52,13 +45,6 @@ def test_an_export_has_the_scores_that_were_measured_since(config, tmp_path, sen
     np.testing.assert_allclose(peer.encode(sentences[:9]), run.encoder().encode(sentences[:9]), atol=1e-5)
     with pytest.raises(EncoderError, match="mine exists: .* nothing was written"):
         runs.export(run, folder)
-
-
-def test_twin_encoders_say_how_they_are_loaded(config, tmp_path, sentences):
-    run = runs.run(config.replace(method="tncse", max_steps=2))
-    assert "sentence_transformer(" in card_of(run) and "trust_remote_code" not in card_of(run)
-    peer = sentence_transformer(runs.export(run, tmp_path / "mine"), device="cpu")
-    np.testing.assert_allclose(peer.encode(sentences[:9]), run.encoder().encode(sentences[:9]), atol=1e-5)
 
 
 def test_other_encoders_are_named_without_their_places(config, tiny_bert, tmp_path, hub):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import runs
+from lib import paths
 from lib.checks import ConfigError
 from lib.runs.__main__ import main, read
 
@@ -26,16 +26,6 @@ def test_one_run(file, capsys):
     assert '"steps": 2' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in sorted(DEMO.glob("*.yaml")) if "\nmethod:" in path.read_text()],
-    ids=lambda path: path.stem,
-)
-def test_a_parameter_file_trains_its_method(path):
-    others = {"2": "micse", "3": "infocse", "4": "msse", "5": "jtcse", "6": "three_r(simcse)", "9": "mlm"}
-    assert read(path).method == others.get(path.name[0], "simcse")
-
-
 def test_the_file_of_a_notebook_with_overrides():
     config = read(ROOT / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
     assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
@@ -46,17 +36,14 @@ def test_the_file_of_a_notebook_with_overrides():
     ("arguments", "message"),
     [
         (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
-        (["-p", "momentum=0.9"], "unknown parameter 'momentum'"),  # of another method
         (["-p", "seed"], "-p seed: write -p name=value."),
-        (["-p", "method=simsce"], "method 'simsce' is unknown"),
         (["-f", "none.yaml"], "none.yaml cannot be read or written (No such file or directory)"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),
     ],
 )
-def test_refusals(file, monkeypatch, capsys, arguments, message):
-    monkeypatch.setattr(runs, "run", lambda *args, **options: pytest.fail("a run would start"))
-    assert main(["-f", str(file), *arguments]) == 2
+def test_what_is_refused_starts_no_run(file, capsys, arguments, message):
+    assert main(["-f", str(file), *arguments]) == 2 and not paths.runs().exists()
     assert message in capsys.readouterr().err
 
 

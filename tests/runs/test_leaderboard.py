@@ -19,14 +19,7 @@ OTHER = {"paper": "three_r", "table": "Table 2, around", "sentences": 3000, "bac
 
 
 @pytest.fixture
-def empty(tmp_path, monkeypatch):
-    """A repository without rows."""
-    monkeypatch.setattr("lib.paths.root", lambda: tmp_path)
-    monkeypatch.setattr(results, "_own", [])
-
-
-@pytest.fixture
-def add(empty):
+def add(repository):
     """Function that adds rows of the seven tasks: method, scores by seed."""
 
     def added(method, values, **other):
@@ -86,13 +79,6 @@ def test_gains_are_paired_within_their_own_conditions(found):
     assert set(leaderboard.per_seed(found).label) == set(names.label)
 
 
-def test_scores_of_every_method_beside_the_untuned_encoder(found):
-    table = leaderboard.by_task("small", "STS")
-    assert list(table) == [*STS_TASKS, "Avg."]
-    assert table.loc["mini-bert"].index.get_level_values("method").tolist()[:3] == ["untuned", "untuned", "SimCSE"]
-    assert table.xs("JTCSE", level="method")["Avg."].tolist() == [pytest.approx(67.0333, abs=1e-4)]
-
-
 def test_the_same_texts_with_another_number_of_clusters_are_another_task(add):
     for method, value in (("untuned", {"": 20.0}), ("SimCSE", [50.0]), ("MSSE", [60.0])):
         for k in (20, 30):
@@ -105,7 +91,7 @@ def test_the_same_texts_with_another_number_of_clusters_are_another_task(add):
     assert list(table) == ["titles, k 20", "titles, k 30", "Avg."] and table.iloc[0].tolist() == [40, 50, 45]
 
 
-def test_a_profile_without_rows_gives_empty_tables(empty):
+def test_a_profile_without_rows_gives_empty_tables(repository):
     found = leaderboard.main("paper")
     tables = [leaderboard.gains(found), leaderboard.per_seed(found), results.floors(found)]
     tables += [leaderboard.by_task("paper", kind) for kind in leaderboard.KINDS]
@@ -147,9 +133,8 @@ def test_a_step_is_measured(tiny_bert, corpus_file, monkeypatch):
         leaderboard.step_costs(config.replace(corpus=str(corpus_file.with_name("nowhere.txt"))))
 
 
-def test_the_published_rows_fit(monkeypatch):
+def test_the_published_rows_fit():
     """Every method has a SimCSE beside it, but for those that were only trained to put 3R around them."""
-    monkeypatch.setattr(results, "_own", [])
     for kind in leaderboard.KINDS:
         leaderboard.gains(leaderboard.main("small", kind))  # raises where unequal rows would be compared
     found = leaderboard.main("small")

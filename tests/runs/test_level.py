@@ -93,12 +93,6 @@ def test_methods_can_be_run_in_pieces(config):
     assert keys[0] == keys[1] and keys[0]
 
 
-def test_a_key_takes_no_time_however_long_the_chain(config):
-    table = level.read("params/level/methods.yaml")
-    tried = {"rates": [1e-4, 2e-4, 4e-4], "temperatures": [0.03, 0.05, 0.1]}
-    assert len(list(declared(config, [], table, **tried, seeds=[1]).plan)) > 400
-
-
 def test_mistakes_are_named(config, tmp_path):
     with pytest.raises(ConfigError, match="a method of the level field .SimSCE. is unknown: choose one of SimCSE, sum"):
         declared(config, ["SimSCE"])
@@ -121,6 +115,8 @@ def test_the_shipped_table(config):
         others = [*entry.get("over", []), *entry.get("after", {}).values(), *entry.get("sum", [])]
         assert {one.removesuffix(level.AGAIN) for one in others} <= set(table)
     assert set(level.LONGER.values()) <= set(table)
+    tried = {"rates": [1e-4, 2e-4, 4e-4], "temperatures": [0.03, 0.05, 0.1]}
+    assert len(list(declared(config, [], table, **tried, seeds=[1]).plan)) > 400
 
 
 # --- Tables ---
@@ -185,9 +181,3 @@ def test_choices_say_how_sure_they_are():
     line = level.choices(pd.DataFrame(tried)).loc["A", "SimCSE"]
     assert (line.trials, line.chosen, line.dev, line.ahead) == (3, "rate 0.2", 57.0, 2.0)
     assert line.alone == "7: rate 0.3; 8: rate 0.1"
-
-
-def test_tables_without_rows_are_empty(table):
-    nothing = results.rows("paper", paper="level", settings="level")
-    assert level.standings(nothing, {}).empty and level.controls(nothing, table, {}).empty
-    assert level.choices(nothing).empty

@@ -3,18 +3,11 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
 from lib import runs
-from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-
-
-@pytest.fixture
-def config(tiny_bert, corpus_file):
-    return RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=32, max_steps=1, max_length=16)
 
 
 def name(config, **changes):
@@ -32,20 +25,12 @@ def test_the_name_follows_content_not_place(config, tmp_path, sentences):
     assert name(config, corpus=str(moved)) != name(config)
 
 
-@pytest.mark.parametrize("mlm_weight, differ", [(0.1, True), (0.0, False)])
-@pytest.mark.parametrize("tensor", ["cls.predictions.transform.dense.weight", "cls.predictions.bias"])
-def test_another_saved_mlm_head_is_another_run_where_it_is_read(
-    config, tiny_bert, tmp_path, sentences, mlm_weight, differ, tensor
-):
+def test_another_saved_mlm_head_is_the_same_run_where_it_is_not_read(config, tiny_bert, tmp_path):
     changed = shutil.copytree(tiny_bert, tmp_path / "changed")
     weights = load_file(changed / "model.safetensors")
-    weights[tensor] += 1
+    weights["cls.predictions.bias"] += 1
     save_file(weights, changed / "model.safetensors", metadata={"format": "pt"})
-    vectors = [SentenceEncoder.from_pretrained(folder).encode(sentences[:3]) for folder in (tiny_bert, changed)]
-    np.testing.assert_array_equal(*vectors)
-    names = [name(config, backbone=folder, mlm_weight=mlm_weight) for folder in (tiny_bert, changed)]
-    assert (names[0] != names[1]) is differ
-    assert names[0] == name(config, backbone=shutil.copytree(tiny_bert, tmp_path / "moved"), mlm_weight=mlm_weight)
+    assert name(config, backbone=changed) == name(config)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +38,9 @@ def test_another_saved_mlm_head_is_another_run_where_it_is_read(
 )
 def test_another_saved_max_length_is_another_run(config, tiny_bert, tmp_path, file, setting):
     """Inputs of `encode` are cut there: the dev scores, and so the chosen step, depend on it."""
-    folders = [tmp_path / "saved", tmp_path / "changed", tmp_path / "same"]
-    for folder, length in zip(folders, (20, 12, 20), strict=True):
+    names = []
+    for length in (20, 12, 20):
+        folder = tmp_path / f"saved {len(names)}"
         encoder = SentenceEncoder.from_pretrained(tiny_bert)
         encoder.max_length = 20
         encoder.save(folder)
@@ -63,8 +49,8 @@ def test_another_saved_max_length_is_another_run(config, tiny_bert, tmp_path, fi
         content = json.loads((folder / file).read_text())
         assert content[setting] == 20
         (folder / file).write_text(json.dumps(content | {setting: length}))
-    saved, changed, same = (name(config, backbone=folder) for folder in folders)
-    assert saved == same != changed
+        names.append(name(config, backbone=folder))
+    assert names[0] == names[2] != names[1]
 
 
 def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_path, shake):
@@ -77,7 +63,7 @@ def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_
 @pytest.mark.parametrize(
     "change",
     [
-        {"learning_rate": 1e-4}, {"max_steps": 2}, {"precision": "bf16"}, {"seed": 1}, {"dev_task": "none"},
+        {"learning_rate": 1e-4}, {"max_steps": 1}, {"precision": "bf16"}, {"seed": 1}, {"dev_task": "none"},
         {"eval_every": 1}, {"max_length": 12}, {"pooling": "mean"}, {"corpus_size": 100}, {"method": "ct"},
         {"corpus_size": 100, "corpus_seed": 1}, {"augmentation": "shuffle"}, {"temperature": 0.1},
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,27 +11,19 @@ import pytest
 
 from lib import paths, results, runs
 from lib.checks import ConfigError
-from lib.config import RunConfig
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder
 from lib.evaluation import evaluate_sts
 from lib.evaluation.interface import RESULT_COLUMNS
-from lib.runs import Best, Plan, measure, running
+from lib.runs import Best, Plan, measure
 from lib.runs import plan as module
 
 STORE = Path(__file__).parent / "fixture_store"  # filled by the code of commit bc8d0f4, before plans had trials
 
 
-@pytest.fixture
-def config(tiny_bert, corpus_file):
-    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 2, "eval_every": 2}
-    return RunConfig(**values, batch_size=32, max_length=16)
-
-
 @pytest.fixture(autouse=True)
-def nothing_published(tmp_path, monkeypatch):
+def no_bar(monkeypatch):
     monkeypatch.setenv("CSE_PROGRESS", "off")
-    monkeypatch.setattr(results, "_own", [])
 
 
 @pytest.fixture
@@ -38,17 +31,9 @@ def plan():
     return Plan("demo", paper="simcse")
 
 
-@pytest.fixture
-def trained(monkeypatch):
-    """The configurations that were trained."""
-    seen, real = [], running.train
-
-    def train(method, tokens, config, **options):
-        seen.append(config)
-        return real(method, tokens, config, **options)
-
-    monkeypatch.setattr(running, "train", train)
-    return seen
+def trained():
+    """Metrics of the runs in the store, and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in paths.runs().glob("*/*/metrics.json")}
 
 
 def each(name, values):
@@ -128,15 +113,6 @@ def test_the_check_names_the_run_and_what_is_wrong(plan, config):
         plan.check()
 
 
-def test_what_differs_in_seeds_and_weights_only_is_checked_once(plan, config, monkeypatch):
-    asked = []
-    monkeypatch.setattr(module, "preflight", lambda config, shared: asked.append(config))
-    for size in (64, 128):
-        plan.add("sweep", config.replace(corpus_size=size), each("temperature", [0.05, 0.1]), [1, 2], method="SimCSE")
-    plan.check()
-    assert [one.corpus_size for one in asked] == [64, 128]
-
-
 def stages(plan, config):
     """Two first stages, a second stage from both, a student of one of them."""
     one = plan.add("first", config, {"I": {}, "II": {"dropout": 0.2}}, [1, 2])
@@ -147,28 +123,25 @@ def stages(plan, config):
     return plan
 
 
-def test_runs_that_start_from_runs_of_their_seed(plan, config, trained):
+def test_runs_that_start_from_runs_of_their_seed(plan, config):
     stages(plan, config)
     plan.tasks("sts", ["demo"], config.data_folder())
-    assert counts(plan) == [4, 2, 1, 7] and not trained and not any(path.is_file() for path in paths.runs().rglob("*"))
+    assert counts(plan) == [4, 2, 1, 7] and not any(path.is_file() for path in paths.runs().rglob("*"))
     second = plan.runs("second").run[1].config
     first = plan.runs("first").set_index(["method", "seed"]).run
     assert second.backbone == str(first["I", 2].folder / "encoder")
     assert second.method_arguments["second_backbone"] == str(first["II", 2].folder / "encoder")
     teacher = plan.runs("student").run[0].config.method_arguments["teacher"]
-    assert teacher == str(first["II", 1].folder / "encoder") and len(trained) == 7
+    assert teacher == str(first["II", 1].folder / "encoder") and len(trained()) == 7
     assert counts(plan) == [0, 0, 0, 0]
-    assert counts(stages(Plan("demo"), config), "found") == [4, 2, 1, 7] and len(trained) == 7
+    assert counts(stages(Plan("demo"), config), "found") == [4, 2, 1, 7]
 
 
-def test_a_run_whose_start_is_missing_is_to_train_and_loads_nothing(plan, config, monkeypatch):
+def test_a_run_whose_start_is_missing_is_to_train(plan, config):
     stages(plan, config).runs("first")
     shutil.rmtree(plan.runs("first").run[3].folder)  # II of seed 2
     again = stages(Plan("demo"), config)
-    looked_for, real = [], running.find
-    monkeypatch.setattr(module, "find", lambda config, shared: looked_for.append(config) or real(config, shared))
     assert counts(again, "found") == [3, 0, 0, 3] and counts(again) == [1, 2, 1, 4]
-    assert [config.method for config in looked_for] == ["simcse"] * 4 + ["jtcse", "distill"]  # no JTCSE of seed 2
 
 
 def test_the_checks_change_no_name(plan, config):
@@ -182,12 +155,8 @@ def test_the_checks_change_no_name(plan, config):
 # --- What dev chooses ---
 
 
-def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config, trained, monkeypatch):
+def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config):
     scores = {(1e-4, 7): 50.0, (1e-4, 8): 70.0, (2e-4, 7): 61.0, (2e-4, 8): 63.0, (3e-4, 7): 62.0, (3e-4, 8): 62.0}
-    dev = property(
-        lambda run: {"steps": 2, "best_step": 2, "dev": scores.get((run.config.learning_rate, run.config.seed))}
-    )
-    monkeypatch.setattr(runs.Run, "metrics", dev)
 
     def declared(plan):
         changes = {("SimCSE", f"rate {rate}"): {"learning_rate": rate, "temperature": rate * 100} for rate, _ in scores}
@@ -196,18 +165,21 @@ def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config, train
         plan.add("main", config, {"SimCSE": {}}, [1], best, settings="chosen")
         return plan
 
-    assert counts(declared(plan)) == [6, 1, 7] and not trained
-    frame = plan.runs("main")
+    assert counts(declared(plan)) == [6, 1, 7] and not trained()
+    for run in plan.runs("choice").run:
+        dev = scores[run.config.learning_rate, run.config.seed]
+        (run.folder / "metrics.json").write_text(json.dumps(run.metrics | {"dev": dev}))
+    frame = declared(Plan("demo")).runs("main")
     chosen = frame.run[0].config
     assert (chosen.learning_rate, chosen.method_arguments["temperature"]) == (2e-4, 0.02)  # the first of equal means
-    assert len(trained) == 7 and frame.settings.tolist() == ["chosen"]
+    assert len(trained()) == 7 and frame.settings.tolist() == ["chosen"]
     assert counts(declared(Plan("demo")), "found") == [6, 1, 7]
 
 
 # --- Runs ---
 
 
-def test_rows_of_a_group(plan, config, trained):
+def test_rows_of_a_group(plan, config):
     plan.add("sweep", config.replace(corpus_size=64), each("temperature", [0.05, 0.5]), [1, 2], method="SimCSE")
     frame = plan.runs("sweep")
     assert list(frame) == module.RUN_COLUMNS and frame.run_id.tolist() == [run.id for run in frame.run]
@@ -215,13 +187,13 @@ def test_rows_of_a_group(plan, config, trained):
         ["SimCSE", "0.05", 1, 64, 2], ["SimCSE", "0.05", 2, 64, 2],
         ["SimCSE", "0.5", 1, 64, 2], ["SimCSE", "0.5", 2, 64, 2],
     ]  # fmt: skip
-    assert plan.runs("sweep").run_id.equals(frame.run_id) and len(trained) == 4
+    assert plan.runs("sweep").run_id.equals(frame.run_id) and len(trained()) == 4
 
 
 # --- Measuring ---
 
 
-def test_rows_have_the_conditions_of_their_run_and_are_kept(plan, config, tiny_bert, monkeypatch):
+def test_rows_have_the_conditions_of_their_run_and_are_kept(plan, config, tiny_bert):
     plan.add("main", config, {"SimCSE": {}}, [1, 2], settings="chosen")
     plan.tasks("sts", ["demo"], config.data_folder())
     untuned = [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in ("cls", "mean")]
@@ -234,13 +206,13 @@ def test_rows_have_the_conditions_of_their_run_and_are_kept(plan, config, tiny_b
     ]  # fmt: skip
     assert rows.run_id.tolist()[-1] == plan.runs("main").run_id[1] and rows.profile.unique() == ["demo"]
     assert rows.sentences.isna().tolist()[0] and rows.sentences.iloc[-1] == 200
-    monkeypatch.setattr(SentenceEncoder, "encode", lambda *_, **__: pytest.fail("computed again"))
+    for run in plan.runs("main").run:
+        shutil.rmtree(run.folder / "encoder")  # it cannot be computed again
     pd.testing.assert_frame_equal(plan.measure("main", table="Table 5", untuned=untuned), rows)
     assert len(results.rows("demo", paper="simcse", table="Table 5")) == len(rows)
 
 
-def test_some_runs_of_a_group_and_other_labels_are_published(config, tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+def test_some_runs_of_a_group_and_other_labels_are_published(config, repository):
     plan = Plan("small", publish=True, paper="simcse")
     plan.add("main", config.replace(profile="small"), {"SimCSE": {}, "hot": {"temperature": 0.2}}, [1, 2])
     some = plan.runs("main").query("seed == 2").assign(settings="as many steps", backbone="a start")
@@ -248,7 +220,7 @@ def test_some_runs_of_a_group_and_other_labels_are_published(config, tmp_path, m
     assert rows.method.tolist() == ["SimCSE", "hot"] and rows.value.tolist() == some.dev.tolist()
     labels = {"settings": "as many steps", "backbone": "a start", "seed": "2", "task": "demo", "split": "dev"}
     assert (rows[list(labels)] == labels).all(axis=None)
-    published = pd.read_csv(tmp_path / "results" / "small" / "simcse.csv")
+    published = pd.read_csv(repository / "results" / "small" / "simcse.csv")
     assert published.run_id.tolist() == some.run_id.tolist()
 
 
@@ -305,13 +277,14 @@ def test_runs_keep_their_names(older):
     assert len(older) == 3
 
 
-def test_a_plan_finds_runs_that_older_code_trained(older, plan, trained):
+def test_a_plan_finds_runs_that_older_code_trained(older, plan):
     student, other, plain = older.values()
+    before = trained()
     one = plan.add("SimCSE", plain, {"SimCSE": {}}, [1])
     plan.add("repeated words", other, {"SimCSE": {}}, [2])
     plan.add("student", student.replace(teacher="later"), {"D": {}}, [1], {"teacher": (one, "SimCSE")})
     assert counts(plan, "found") == [1, 1, 1, 3]
-    assert plan.runs("student").run_id.tolist() == [list(older)[0]] and not trained
+    assert plan.runs("student").run_id.tolist() == [list(older)[0]] and trained() == before
 
 
 def test_scores_that_older_code_kept_are_found(older):

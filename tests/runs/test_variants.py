@@ -19,13 +19,12 @@ NOTEBOOKS = {
 
 
 @pytest.fixture
-def toy(tmp_path, monkeypatch):
+def toy(repository):
     """Function (text of a file, parameters) -> its tables."""
-    (tmp_path / "params/variants").mkdir(parents=True)
-    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    (repository / "params/variants").mkdir(parents=True)
 
     def read(text, **parameters):
-        (tmp_path / "params/variants/toy.yaml").write_text(text)
+        (repository / "params/variants/toy.yaml").write_text(text)
         return variants("toy", {"method": "simcse", **parameters})
 
     return read
