@@ -10,7 +10,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
 from lib import paths
 from lib.checks import ConfigError
-from lib.data import demo, load_sts
+from lib.data import Corpus, demo, load_sts
 from lib.encoders import SentenceEncoder, mini_bert
 from lib.encoders.saved import MINI_BERT, SHIPPED
 from lib.evaluation import evaluate_sts
