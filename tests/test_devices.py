@@ -16,7 +16,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, cost, diagnose, geometry, redundancy
+from lib.analysis import attention, circumstances, cost, diagnose, geometry, redundancy
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -130,6 +130,7 @@ ANALYSIS = {
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
+    circumstances.kind_of: lambda g: circumstances.kind_of(g.encoder),
     diagnose.readings: lambda g: diagnose.readings(g.encoder, [g.task]).demo.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
