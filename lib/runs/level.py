@@ -156,7 +156,8 @@ def finding(standing: pd.DataFrame) -> str:
     floors, said = results.floors(), []
     for backbone, part in standing.dropna(subset="gain").groupby("backbone", sort=False):
         won = sum(results.verdict(part.loc[[key]], floors=floors) == results.ON_ONE for key in part.index)
-        said.append(f"{f'{won} of' if won else 'none of the'} {len(part)} rivals beat SimCSE on {backbone}")
+        who = f"{won} of {len(part)} rivals beat" if won else f"none of the {len(part)} rivals beats"
+        said.append(f"{who} SimCSE on {backbone}")
     return f"With equal trials {'; '.join(said)}" if said else ""
 
 

@@ -167,7 +167,7 @@ def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
     standing = level.standings(found, {})
     assert level.finding(standing) == "With equal trials 3 of 3 rivals beat SimCSE on A; 1 of 3 rivals beat SimCSE on B"
     none = level.finding(standing.drop(("B", "SimCSE, 4 epochs")))
-    assert none.endswith("; none of the 2 rivals beat SimCSE on B")
+    assert none.endswith("; none of the 2 rivals beats SimCSE on B")
 
 
 def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, table):
