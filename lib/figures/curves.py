@@ -120,24 +120,18 @@ def intervals(
 
 
 @drawing
-def forest(
-    frame: pd.DataFrame, *, worth: float, floors: pd.DataFrame, seeds: pd.DataFrame | None = None, most: int = 14
-) -> Figure:
+def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, most: int = 14) -> Figure:
     """Gains with their intervals, a panel for each backbone, a row for each method, the highest gain first. Right of it the
     method's mean, on how many tasks it gains, and its work. Bold: the interval lies above 0, the mean above the floor.
 
     Args:
         frame: method, backbone, mean, gain, low, high, tasks ("5 of 7"), work, as `level.standings` gives them; a row without
             a gain is what the others are compared with.
-        worth: a gain below this is not worth having: a band.
         floors: name, backbone, value.
-        seeds: method, backbone, gain, a row for each seed: dots.
+        worth: a gain below this is not worth having: a band.
         most: rows of a panel; further methods are named below it.
     """
-    seeds = frame[:0] if seeds is None else style.prepared(seeds)
-    ends = pd.concat([frame.low, frame.high, frame.gain, seeds.gain, pd.Series([-worth, 2 * worth])]).agg(
-        ["min", "max"]
-    )
+    ends = pd.concat([frame.low, frame.high, frame.gain, pd.Series([-worth, 2 * worth])]).agg(["min", "max"])
     parts = [(place, part.sort_values("gain", ascending=False)) for place, part in frame.groupby("place", sort=False)]
     heights = [1.2 + 0.27 * min(most, part.gain.count()) for _, part in parts]
     shape = {"figsize": (7.6, sum(heights)), "height_ratios": heights, "squeeze": False}
@@ -153,10 +147,6 @@ def forest(
         ax.axvline(0, color="0.3", lw=1, zorder=1)
         ax.hlines(rows, part.low, part.high, shades, lw=2.5)
         ax.scatter(part.gain, rows, c=shades, marker="s", s=42, lw=0, zorder=3)
-        dots = seeds[(seeds.place == place) & seeds.method.isin(part.method)]
-        ax.scatter(
-            dots.gain, [[*part.method].index(one) for one in dots.method], c="w", s=11, ec="0.25", lw=0.7, zorder=4
-        )
         ax.set(xlim=ends + np.array([-0.05, 0.05]) * (ends["max"] - ends["min"]), ylim=(len(part) - 0.4, -0.6))
         ax.set_yticks(rows, part.method)
         for label, is_above in zip(
@@ -172,7 +162,7 @@ def forest(
                 ax.annotate(value, (at, row), va="center", **about)
         ax.set_xlabel("\n".join(textwrap.wrap("not drawn, lower: " + "; ".join(left.method), 80)) if len(left) else "")
         ax.grid(axis="y", visible=False)
-    below = f"gain, points (bar: 95 % interval; dot: a seed; grey: below {worth:+g}, no gain worth having)"
+    below = f"gain, points (bar: 95 % interval; grey: below {worth:+g}, no gain worth having)"
     fig.supxlabel(below, fontsize=10)
     return fig
 
