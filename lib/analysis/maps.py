@@ -135,7 +135,7 @@ def common_map(
 
     def quality(encoder: SentenceEncoder) -> pd.DataFrame:
         scores = cluster_scores(vectors(encoder), labels, clusters=k).query("metric == 'v_measure'")
-        about = {"task": task.name, "split": "all", "protocol": f"K-Means, k {k}, {len(texts):,} texts"}
+        about = {"task": task.name, "split": "all", "protocol": f"map of {len(texts):,} texts, k {k}"}
         return scores.assign(**about, aggregation="start " + scores.seed.astype(str)).drop(columns="seed")
 
     return points, quality
