@@ -20,7 +20,7 @@ from pandas.io.formats.style import Styler
 
 from lib import paths
 from lib.checks import DataError, check_known
-from lib.comparison import ENCODERS, NOT_MEASURED, VERDICTS, compare, gains, interval, select, verdict  # noqa: F401
+from lib.comparison import ENCODERS, NOT_MEASURED, ON_ONE, VERDICTS, compare, gains, interval, select, verdict  # noqa: F401
 from lib.data.sts import STS_TASKS
 
 # Conditions of a measurement. pooling: how the vector was read. sentences: rows of the corpus that was trained on. settings:

@@ -7,31 +7,39 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 from openTSNE import TSNE
+from openTSNE.initialization import rescale
 from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 
-from lib.checks import check_choice
+from lib.checks import DataError, check_choice
+from lib.data.files import manifest
 from lib.data.labelled import LabelledTexts, load_labelled
 from lib.encoders import SentenceEncoder
-from lib.evaluation.clustering import cluster_scores, k_means
+from lib.evaluation.clustering import cluster_scores, k_means, unit_rows
 from lib.evaluation.retrieval import top_k
 
 DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 
 
-def layout(vectors: np.ndarray, kind: str = "tsne") -> np.ndarray:
+def layout(vectors: np.ndarray, kind: str = "tsne", *, start: np.ndarray | None = None) -> np.ndarray:
     """A map [n, 2] of vectors [n, D], taken at length 1, by their first 50 principal components.
 
     kind: `tsne` (openTSNE, perplexity 30) or `umap` (15 neighbours, cosine of the centred components); ConfigError for
     any other.
+    start: [n, 2], where t-SNE begins; None: at the first two of these components.
     """
     check_choice("the kind of a map", kind, ("tsne", "umap"))
     x = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     x = PCA(min(50, *x.shape), random_state=0).fit_transform(x)
     if kind == "tsne":
-        return np.asarray(TSNE(perplexity=min(30, (len(x) - 1) / 3), random_state=0, n_jobs=-1).fit(x))
+        first = "pca" if start is None else rescale(start)
+        tsne = TSNE(
+            perplexity=min(30, (len(x) - 1) / 3), initialization=first, random_state=0, n_jobs=torch.get_num_threads()
+        )
+        return np.asarray(tsne.fit(x))
     from umap import UMAP  # compiles for seconds, and most notebooks need none of it
 
     with warnings.catch_warnings():
@@ -86,6 +94,56 @@ def labelled_map(
         )
 
     return points, quality
+
+
+def common_map(
+    data_dir: Path, name: str, start: SentenceEncoder, *, size: int = 5_000
+) -> tuple[Callable[[SentenceEncoder], pd.DataFrame], Callable[[SentenceEncoder], pd.DataFrame]]:
+    """Two functions for `Plan.measure`, of `size` labelled texts (see `load_labelled`), the same ones for every encoder,
+    and of K-Means with as many clusters as labels: points and quality.
+
+    The maps can be compared by eye: t-SNE begins every one at the same places, the first two principal components of the
+    vectors of one encoder, `start`.
+
+    points: metric (tsne), group (the name of the texts), item (place in the file), label, cluster (first start of K-Means),
+        x, y (one decimal).
+    quality: v_measure (x 100), a row for each start of K-Means.
+    """
+    task = load_labelled(data_dir, name)
+    items = np.sort(np.random.default_rng(0).permutation(len(task))[:size])
+    texts, labels = [task.texts[i] for i in items], [task.labels[i] for i in items]
+    k = len(set(labels))
+
+    vectors = cache(lambda encoder: encoder.encode(texts))
+
+    def points(encoder: SentenceEncoder) -> pd.DataFrame:
+        begin = PCA(2, random_state=0).fit_transform(unit_rows(vectors(start)))
+        places = layout(vectors(encoder), start=begin).round(1)
+        columns = {"metric": "tsne", "group": task.name, "item": items, "label": labels}
+        columns |= {"cluster": k_means(vectors(encoder), k), "x": places[:, 0], "y": places[:, 1]}
+        return pd.DataFrame(columns)
+
+    def quality(encoder: SentenceEncoder) -> pd.DataFrame:
+        scores = cluster_scores(vectors(encoder), labels, clusters=k).query("metric == 'v_measure'")
+        about = {"task": task.name, "split": "all", "protocol": f"map of {len(texts):,} texts, k {k}"}
+        return scores.assign(**about, aggregation="start " + scores.seed.astype(str)).drop(columns="seed")
+
+    return points, quality
+
+
+def in_words(points: pd.DataFrame, data_dir: Path) -> pd.DataFrame:
+    """Points of `common_map` with the names of their labels, and with their text, which is not published: where the texts
+    are not in data_dir, it says so."""
+    if not len(points):
+        return points.assign(text="")
+    name = points.group.iloc[0]
+    names = dict(enumerate(manifest()["labelled"].get(name, {}).get("names", []), start=1))
+    labels = [names.get(int(label), label) if label.isdigit() else label for label in points.label]
+    try:
+        texts = load_labelled(data_dir, name).texts
+        return points.assign(label=labels, text=[texts[item] for item in points["item"]])
+    except DataError as error:
+        return points.assign(label=labels, text=str(error))
 
 
 def neighbours(

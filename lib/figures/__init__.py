@@ -5,11 +5,11 @@ name.png, .svg and .csv; `note` (protocol, split, seeds) stands below the pictur
 `save_figure` does that for any other figure.
 """
 
-from lib.figures.curves import curves, intervals, points, waterfall
-from lib.figures.maps import cells, heatmaps, plane, scatter, text_map
+from lib.figures.curves import curves, forest, intervals, points, waterfall
+from lib.figures.maps import cells, heatmaps, named_map, plane, scatter, text_map
 from lib.figures.style import METHODS, colour, save_figure
 
 __all__ = [
-    "METHODS", "cells", "colour", "curves", "heatmaps", "intervals", "plane", "points", "save_figure", "scatter", "text_map",
-    "waterfall",
+    "METHODS", "cells", "colour", "curves", "forest", "heatmaps", "intervals", "named_map", "plane", "points", "save_figure",
+    "scatter", "text_map", "waterfall",
 ]  # fmt: skip

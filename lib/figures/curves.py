@@ -1,5 +1,6 @@
 """Scores and quantities: a dot for each seed, gains with their intervals, curves over steps or layers."""
 
+import textwrap
 from collections.abc import Collection, Mapping
 
 import matplotlib.pyplot as plt
@@ -113,6 +114,54 @@ def intervals(
         ax.axvline(0, color="0.3", lw=1, zorder=1)
         ax.set_title(place)
     fig.supxlabel(xlabel, fontsize=10)
+    return fig
+
+
+@drawing
+def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, most: int = 14) -> Figure:
+    """Gains with their intervals, a panel for each backbone, a row for each method, the highest gain first. Right of it the
+    method's mean, on how many tasks it gains, and its work. Bold: the interval lies above 0, the mean above the floor.
+
+    Args:
+        frame: method, backbone, mean, gain, low, high, tasks ("5 of 7"), work, as `level.standings` gives them; a row without
+            a gain is what the others are compared with.
+        floors: name, backbone, value.
+        worth: a gain below this is not worth having: a band.
+        most: rows of a panel; further methods are named below it.
+    """
+    ends = pd.concat([frame.low, frame.high, frame.gain, pd.Series([-worth, 2 * worth])]).agg(["min", "max"])
+    parts = [(place, part.sort_values("gain", ascending=False)) for place, part in frame.groupby("place", sort=False)]
+    heights = [1.2 + 0.27 * min(most, part.gain.count()) for _, part in parts]
+    shape = {"figsize": (7.6, sum(heights)), "height_ratios": heights, "squeeze": False}
+    fig, axes = plt.subplots(len(parts), 1, **shape)
+    for ax, (place, part) in zip(axes.flat, parts, strict=True):
+        floor = floors[floors.backbone == place]
+        known = [f"{row.method} {row.mean:.2f}" for row in part[part.gain.isna()][["method", "mean"]].itertuples()]
+        known += [f"floor {value:.2f} ({name})" for name, value in zip(floor.name, floor.value, strict=True)]
+        ax.set_title("; ".join([place, *known]), loc="left")
+        part, left = part.dropna(subset="gain")[:most], part.dropna(subset="gain")[most:]
+        rows, shades = range(len(part)), part.method.map(style.colour)
+        ax.axvspan(-999, worth, color="0.93", lw=0, zorder=0)
+        ax.axvline(0, color="0.3", lw=1, zorder=1)
+        ax.hlines(rows, part.low, part.high, shades, lw=2.5)
+        ax.scatter(part.gain, rows, c=shades, marker="s", s=42, lw=0, zorder=3)
+        ax.set(xlim=ends + np.array([-0.05, 0.05]) * (ends["max"] - ends["min"]), ylim=(len(part) - 0.4, -0.6))
+        ax.set_yticks(rows, part.method)
+        for label, is_above in zip(
+            ax.get_yticklabels(), (part.low > 0) & ~(part["mean"] <= floor.value.max()), strict=True
+        ):
+            label.set_weight("bold" if is_above else "normal")
+        work = part.work.map("{:.1f} ×".format, na_action="ignore").fillna("")
+        columns = {"mean": part["mean"].map("{:.2f}".format), "tasks\nthat gain": part.tasks, "work": work}
+        for at, (name, values) in zip((1.09, 1.23, 1.36), columns.items(), strict=True):
+            about = {"xycoords": ax.get_yaxis_transform(), "ha": "center", "fontsize": 9, "annotation_clip": False}
+            ax.annotate(name, (at, -0.6), (0, 4), textcoords="offset points", va="bottom", color="0.4", **about)
+            for row, value in zip(rows, values, strict=True):
+                ax.annotate(value, (at, row), va="center", **about)
+        ax.set_xlabel("\n".join(textwrap.wrap("not drawn, lower: " + "; ".join(left.method), 80)) if len(left) else "")
+        ax.grid(axis="y", visible=False)
+    below = f"gain, points (bar: 95 % interval; grey: below {worth:+g}, no gain worth having)"
+    fig.supxlabel(below, fontsize=10)
     return fig
 
 

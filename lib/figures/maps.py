@@ -7,9 +7,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib import patheffects
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial import cKDTree
 
 from lib.figures import style
 from lib.figures.style import drawing
@@ -159,10 +162,8 @@ def text_map(frame: pd.DataFrame) -> Figure:
     parts = [frame.assign(line="labels", shade=frame.label.map(shades))]
     if "cluster" in frame and frame.cluster.notna().all():
         for _, part in frame.groupby("encoder", sort=False):
-            common = pd.crosstab(part.cluster, part.label)
-            rows, columns = linear_sum_assignment(-common.to_numpy())  # with as many common texts as possible
-            match = {common.index[i]: shades[common.columns[j]] for i, j in zip(rows, columns, strict=True)}
-            parts.append(part.assign(line="K-Means (X: mean place)", shade=[match.get(c, "0.6") for c in part.cluster]))
+            shade = part.cluster.map(_matches(part)).map(shades).fillna("0.6")
+            parts.append(part.assign(line="K-Means (X: mean place)", shade=shade))
     columns = 1 + (len(labels) > 12)
     right = (0.5 + 0.08 * max(len(str(one)) for one in labels)) * columns
     fig, panels = style.grid(pd.concat(parts), "line", "encoder", 2.4, 2.4, right=right)
@@ -174,6 +175,13 @@ def text_map(frame: pd.DataFrame) -> Figure:
     dots = [plt.Line2D([], [], ls="", marker="o", ms=5, mew=0, color=shades[one]) for one in labels]
     fig.legend(dots, labels, loc="outside right center", ncols=columns)
     return fig
+
+
+def _matches(part: pd.DataFrame) -> dict[object, str]:
+    """Cluster -> the label that it stands for: one to one, with as many common texts as possible."""
+    common = pd.crosstab(part.cluster, part.label)
+    rows, columns = linear_sum_assignment(-common.to_numpy())
+    return {common.index[i]: common.columns[j] for i, j in zip(rows, columns, strict=True)}
 
 
 def _nearest(frame: pd.DataFrame) -> Figure:
@@ -190,3 +198,50 @@ def _nearest(frame: pd.DataFrame) -> Figure:
         ax.set(title=name, xticks=[], yticks=[])
         ax.set_xlabel("\n".join(texts), loc="left", fontsize=9)
     return fig
+
+
+@drawing
+def named_map(frame: pd.DataFrame, *, under: Mapping[str, str] | None = None) -> Figure:
+    """A map of labelled texts, a panel for each encoder: a dot in the colour of its label, or a dark cross where K-Means puts
+    the text into a cluster that stands for another label (as in `text_map`). A label is written where its texts lie densest.
+
+    Args:
+        frame: encoder or method, x, y, label, cluster.
+        under: encoder -> what stands below its name, such as a score.
+    """
+    labels = sorted(frame.label.unique())
+    shades = dict(zip(labels, sns.husl_palette(len(labels), l=0.6).as_hex(), strict=True))
+    fig, panels = style.grid(frame, "", "encoder", 4.1, 4.5)
+    for ax, _, name, part in panels:
+        is_wrong, size = part.cluster.map(_matches(part)) != part.label, 5 if len(part) > 2000 else 12
+        right, wrong = part[~is_wrong], part[is_wrong]
+        ax.set_rasterization_zorder(1.5)  # thousands of dots are one picture, the names stay text
+        ax.scatter(right.x, right.y, c=right.label.map(shades), s=size, lw=0)
+        ax.scatter(wrong.x, wrong.y, c="0.15", marker="x", s=1.6 * size, lw=0.55)
+        ax.set_title(
+            style.stacked(name, (under or {}).get(name, ""), f"{100 * is_wrong.mean():.0f} % in a wrong cluster (×)")
+        )
+        ax.set(xticks=[], yticks=[])
+        ax.margins(0.03)
+        _write_labels(ax, part, shades)
+    return fig
+
+
+def _write_labels(ax: Axes, part: pd.DataFrame, shades: Mapping[str, str]) -> None:
+    """Each label where its texts lie densest, further up where another one is written; call after the limits are set."""
+    places, written = {}, []
+    for label, texts in part.groupby("label"):
+        at = texts[["x", "y"]].to_numpy()
+        near, _ = cKDTree(at).query(at, k=[1 + len(at) // 4])  # how far its own nearest quarter reaches
+        places[label] = at[near[:, 0].argmin()]
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    wide, tall = 0.021 * (right - left), 0.043 * (high - low)  # of a letter, in a panel of `named_map`
+    for label, (x, y) in sorted(places.items(), key=lambda one: one[1][1]):
+        half = wide * len(label) / 2
+        x = min(max(x, left + half), right - half)
+        while any(abs(x - other) < half + room and abs(y - below) < tall for other, below, room in written):
+            y += tall / 4
+        written.append((x, y, half))
+        dark = sns.dark_palette(shades[label], 4).as_hex()[2]
+        text = ax.text(x, y, label, size=10, weight="bold", ha="center", va="center", color=dark)
+        text.set_path_effects([patheffects.withStroke(linewidth=2.5, foreground="w")])

@@ -150,6 +150,17 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
     return table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts)).set_index(by)
 
 
+def finding(standing: pd.DataFrame) -> str:
+    """What `standings` show, in one sentence: how many methods beat SimCSE (the interval lies above 0, the mean above the
+    floor) on each encoder."""
+    floors, said = results.floors(), []
+    for backbone, part in standing.dropna(subset="gain").groupby("backbone", sort=False):
+        won = sum(results.verdict(part.loc[[key]], floors=floors) == results.ON_ONE for key in part.index)
+        who = f"{won} of {len(part)} rivals beat" if won else f"none of the {len(part)} rivals beats"
+        said.append(f"{who} SimCSE on {backbone}")
+    return f"With equal trials {'; '.join(said)}" if said else ""
+
+
 def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: Mapping[str, float]) -> pd.DataFrame:
     """Every method over what it adds something to, and over SimCSE with as much work (1.4 to 2.8 times SimCSE's: 2 epochs;
     above: 4), with Holm's intervals over these contrasts of an encoder.

@@ -1,10 +1,12 @@
 """Maps: neighbours stay neighbours, a shuffled map is not trusted, the same seed gives the same map."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from lib.analysis.maps import DRAWN, cluster_map, labelled_map, layout, neighbours, trust
+from lib.analysis.maps import DRAWN, cluster_map, common_map, in_words, labelled_map, layout, neighbours, trust
 from lib.checks import ConfigError
+from lib.data.files import manifest
 from lib.data.labelled import load_labelled
 
 
@@ -58,6 +60,42 @@ def test_points_and_quality_of_a_map_are_rows_to_publish():
     assert list(points) == ["metric", "item", "label", "cluster", "x", "y"]
     values = quality.set_index("metric").value
     assert 0 < values.trustworthiness <= 1 < values.v_measure < 100 and set(quality.protocol) == {"tsne map"}
+
+
+def test_maps_with_a_common_start_lie_alike_where_the_vectors_do_not():
+    task, random = load_labelled(None, "demo"), np.random.default_rng(0)
+    groups = np.unique(task.labels, return_inverse=True)[1]
+    vectors = dict(zip(task.texts, np.eye(20)[groups] + 0.05 * random.normal(size=(len(task), 20)), strict=True))
+
+    class Encoder:
+        def __init__(self, flip):
+            self.flip = flip
+
+        def encode(self, texts):
+            return self.flip * np.stack([vectors[text] for text in texts])
+
+    flipped = np.where(np.arange(20) % 2, 1, -1)  # the same cosines, other components
+    first, other = Encoder(np.ones(20)), Encoder(flipped)
+    points, quality = common_map(None, "demo", first, size=200)
+    one, two = points(first), points(other)
+    assert list(one) == ["metric", "group", "item", "label", "cluster", "x", "y"] and len(one) == 200
+    assert [task.labels[item] for item in one["item"]] == list(one.label) and one["item"].equals(two["item"])
+    moved = np.hypot(one.x - two.x, one.y - two.y).median()
+    assert moved < 0.1 * np.hypot(one.x - one.x.mean(), one.y - one.y.mean()).median()
+    scores = quality(first)
+    assert scores.aggregation.tolist() == [f"start {seed}" for seed in range(5)] and (scores.value > 90).all()
+
+
+def test_published_points_get_the_names_of_their_labels_and_their_texts_where_these_are(tmp_path, monkeypatch):
+    monkeypatch.setitem(manifest()["labelled"]["stackoverflow"], "rows", {"test": 2})
+    points = pd.DataFrame({"group": "stackoverflow", "item": [1, 0], "label": ["20", "1"]})
+    missing = in_words(points, tmp_path)
+    assert list(missing.label) == ["magento", "wordpress"] and "title_StackOverflow.txt" in missing.text[0]
+    (tmp_path / "stackoverflow").mkdir()
+    (tmp_path / "stackoverflow/title_StackOverflow.txt").write_text("a theme\na shop\n")
+    (tmp_path / "stackoverflow/label_StackOverflow.txt").write_text("1\n20\n")
+    assert list(in_words(points, tmp_path).text) == ["a shop", "a theme"]
+    assert in_words(points[:0], tmp_path).empty
 
 
 def test_neighbours_of_a_query_are_ranked_on_the_map_of_each_encoder():

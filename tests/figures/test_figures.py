@@ -29,6 +29,7 @@ def table(columns, *rows):
 SCORES = table("method backbone seed value", ("SimCSE", "u", 1, 60.0), ("SimCSE", "u", 2, 62.0), ("MSSE", "u", 1, 64.0), ("MSSE", "v", 1, 70.0))  # fmt: skip
 SIZES = table("method sentences seed value", ("SimCSE", 10, 1, 1.0), ("SimCSE", 10, 2, 3.0), ("SimCSE", 100, 1, 5.0), ("miCSE", 10, 1, 9.0))  # fmt: skip
 GAINS = table("method backbone gain low high", ("miCSE", "u", 1.0, 0.5, 1.5), ("MSSE", "u", 2.0, 1.0, 4.0), ("miCSE", "v", 3.0, np.nan, np.nan))  # fmt: skip
+STANDING = table("method backbone mean gain low high tasks work", ("NCE", "u", 61.5, 1.0, 0.4, 1.6, "2 of 2", 4.0), ("SimCSE", "u", 60.5, np.nan, np.nan, np.nan, None, 1.0), ("MSSE", "u", 62.5, 2.0, -1.0, 5.0, "1 of 2", np.nan), ("SSCL", "u", 58.5, -2.0, -3.0, -1.0, "0 of 2", 1.5))  # fmt: skip
 COURSE = table("method backbone metric step seed value", *((m, b, q, s, seed, seed * 10.0**s) for m in ("SimCSE", "miCSE") for b in "uv" for q in ("alignment", "uniformity") for s in (0, 1, 2) for seed in (1, 2)))  # fmt: skip
 MAPS = table("encoder layer row column value", *((e, n, q, k, 0.1 * q + 0.2 * k) for e in "ab" for n in (1, 2) for q in (0, 1) for k in (0, 1)))  # fmt: skip
 TOKENS = MAPS[MAPS.layer == 1].drop(columns="layer").reset_index(drop=True)
@@ -41,12 +42,14 @@ DRAWN = {
     "points": (figures.points, SCORES, {"floors": FLOORS}),
     "sizes": (figures.points, SIZES, {"x": "sentences", "log": True}),
     "intervals": (figures.intervals, GAINS, {}),
+    "forest": (figures.forest, STANDING, {"floors": FLOORS}),
     "curves": (figures.curves, COURSE, {"log": ["uniformity"]}),
     "plane": (figures.plane, COURSE, {}),
     "maps": (figures.heatmaps, MAPS, {"labels": ["[CLS]", "x"]}),
     "tokens": (figures.heatmaps, TOKENS, {"labels": ["[CLS]", "x"]}),
     "pairs": (figures.scatter, PAIRS, {"x": "a", "y": "b", "group": "group"}),
     "clusters": (figures.text_map, TEXTS, {}),
+    "named": (figures.named_map, TEXTS, {}),
     "nearest": (figures.text_map, NEAR, {}),
     "waterfall": (figures.waterfall, STEPS, {}),
 }
@@ -163,6 +166,22 @@ def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
     assert mpl.colors.to_hex(bars.get_colors()[0]) == figures.colour("miCSE")
 
 
+def test_a_forest_has_the_highest_gain_first_and_its_table_beside_it():
+    (ax,) = draw("forest", most=2).axes
+    labels, texts = ax.get_yticklabels(), [text.get_text() for text in ax.texts]
+    assert [(one.get_text(), one.get_weight()) for one in labels] == [("MSSE", "normal"), ("NCE", "bold")]
+    assert [{"62.50", "1 of 2"} <= {*texts}, {"61.50", "2 of 2", "4.0 ×"} <= {*texts}, "nan" in str(texts)] == [1, 1, 0]
+    assert ax.get_title(loc="left") == "u; SimCSE 60.50; floor 59.00 (words)"
+    bars, means = ax.collections
+    assert (
+        means.get_offsets().tolist() == [[2, 0], [1, 1]]
+        and max(ax.patches[0].get_xy()[0], ax.patches[0].get_x() + ax.patches[0].get_width()) == 0.5
+    )
+    assert bars.get_segments()[1].tolist() == [[0.4, 1], [1.6, 1]] and ax.get_xlabel() == "not drawn, lower: SSCL"
+    (ax,) = draw("forest", floors=FLOORS.assign(value=61.5)).axes  # not above its floor
+    assert {one.get_weight() for one in ax.get_yticklabels()} == {"normal"}
+
+
 # --- Curves ---
 
 
@@ -221,6 +240,18 @@ def test_a_cluster_has_the_colour_of_the_label_it_shares_most_texts_with():
     )
     assert found[1] == label[1] and found[3] == label[3] != found[5]  # more clusters than labels: grey
     assert [[1, 0]] in lines(below, marker="X") and below.get_ylabel().startswith("K-Means")
+
+
+def test_a_text_in_the_cluster_of_another_label_is_a_cross_and_labels_are_written_apart():
+    (ax,) = draw("named", under={"a": "V-measure 9"}).axes
+    right, wrong = (sorted(dots.get_offsets()[:, 0].tolist()) for dots in ax.collections)
+    assert (right, wrong) == ([0, 1, 2, 3, 4], [5]) and ax.get_title() == "a\nV-measure 9\n17 % in a wrong cluster (×)"
+    (ax,) = draw("named", under={}).axes
+    assert {text.get_text(): text.get_position()[0] <= 2 for text in ax.texts} == {"u": True, "v": False}
+    same = pd.concat([TEXTS.assign(x=i % 2, y=i % 3) for i in range(30)])
+    (ax,) = figures.named_map(same).axes
+    one, other = (text.get_window_extent() for text in ax.texts)
+    assert not one.overlaps(other)
 
 
 def test_a_waterfall_leads_from_the_first_number_to_the_last():

@@ -159,6 +159,13 @@ def test_gains_over_simcse_are_wider_for_every_contrast(found):
     assert standing.loc[("A", "SimCSE"), "verdict"] == "" and standing.verdict.loc[:, "NCE"].nunique() == 1
 
 
+def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
+    standing = level.standings(found, {})
+    assert level.finding(standing) == "With equal trials 3 of 3 rivals beat SimCSE on A; 1 of 3 rivals beat SimCSE on B"
+    none = level.finding(standing.drop(("B", "SimCSE, 4 epochs")))
+    assert none.endswith("; none of the 2 rivals beats SimCSE on B")
+
+
 def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, table):
     against = level.controls(found, table, {"NCE": 5.0, "SimCSE, 4 epochs": 4.0})
     assert set(against.loc["A"].index) == {("NCE", "SimCSE, 4 epochs"), ("NCE", "sum of two SimCSE")}
@@ -181,3 +188,9 @@ def test_choices_say_how_sure_they_are():
     line = level.choices(pd.DataFrame(tried)).loc["A", "SimCSE"]
     assert (line.trials, line.chosen, line.dev, line.ahead) == (3, "rate 0.2", 57.0, 2.0)
     assert line.alone == "7: rate 0.3; 8: rate 0.1"
+
+
+def test_tables_without_rows_are_empty(table):
+    nothing = results.rows("paper", paper="level", settings="level")
+    assert level.standings(nothing, {}).empty and level.controls(nothing, table, {}).empty
+    assert level.choices(nothing).empty and level.finding(level.standings(nothing, {})) == ""
