@@ -8,6 +8,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, circumstances, cost, diagnose, geometry, redundancy
+from lib.analysis import attention, circumstances, cost, diagnose, geometry, maps, redundancy
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -131,6 +132,8 @@ ANALYSIS = {
     attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
     circumstances.kind_of: lambda g: circumstances.kind_of(g.encoder),
+    circumstances.seed_spreads: lambda g: circumstances.seed_spreads(g.encoder).seeds.to_numpy(),
+    maps.common_map: lambda g: maps.common_map(Path(), "demo", g.encoder, size=40)[1](g.encoder).value.to_numpy(),
     diagnose.readings: lambda g: diagnose.readings(g.encoder, [g.task]).demo.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),

@@ -61,17 +61,18 @@ def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int
     raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
 
 
-def seed_spreads(like: str = "", score: float | None = None) -> pd.DataFrame:
+def seed_spreads(like: SentenceEncoder | str = "", score: float | None = None) -> pd.DataFrame:
     """How far the average of the seven STS tasks scatters over seeds of unsupervised SimCSE: an independent replication with
     fifty seeds (hppRC/simple-simcse), then what was measured here with five and more.
 
     Args:
-        like: the encoder that was trained, as `kind_of` names it. score: its average, which is placed among the seeds of
-            encoders of its type and size.
+        like: the encoder that was trained, or the name of one. score: its average, which is placed among the seeds of encoders
+            of its type and size.
 
     Returns:
         encoder, source, seeds, mean, std, min, max, yours (`among_seeds`; empty for other encoders).
     """
+    name = like if isinstance(like, str) else kind_of(like)
     wide = papers.wide("simcse", "Independent replication (50 seeds)")[AVERAGE]
     kinds = ["mean", "std", "min", "max"]
     models = dict.fromkeys(name.split()[0] for name in wide.index)
@@ -91,7 +92,7 @@ def seed_spreads(like: str = "", score: float | None = None) -> pd.DataFrame:
             source = f"here, {pooling}, {int(sentences):,} sentences, settings {settings}"
             lines.append((backbone, source, len(part), *part.value.agg(kinds)))
     frame = pd.DataFrame(lines, columns=["encoder", "source", "seeds", *kinds])
-    is_like = (frame.encoder == like) & (score is not None)
+    is_like = (frame.encoder == name) & (score is not None)
     placed = [among_seeds(score, row) if one else "" for one, (_, row) in zip(is_like, frame.iterrows(), strict=True)]
     return frame.assign(yours=placed)
 
