@@ -8,7 +8,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -86,11 +85,14 @@ def test_nothing_else_puts_a_random_state_back():
 
 
 @pytest.fixture
-def given(tiny_bert, sentences, monkeypatch) -> SimpleNamespace:
+def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
     """What the cases below read, made on the CPU."""
     given, generator = SimpleNamespace(), torch.Generator().manual_seed(0)
     given.encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1, device="cpu").eval()
     given.texts = [*sentences[:9], "snow ."]
+    given.folder = tmp_path
+    lines = [f"{text},{'ab'[at % 2]}" for at, text in enumerate(sentences[:60])]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *lines]) + "\n")
     given.first, given.second = given.texts[:5], given.texts[5:]
     given.gold = np.array([5.0, 1.0, 4.5, 2.0, 5.0])
     given.task = STSTask("demo", "dev", "demo pairs", {"demo": Subset(given.first, given.second, given.gold)})
@@ -133,7 +135,9 @@ ANALYSIS = {
     attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
     circumstances.kind_of: lambda g: circumstances.kind_of(g.encoder),
     circumstances.seed_spreads: lambda g: circumstances.seed_spreads(g.encoder).seeds.to_numpy(),
-    maps.common_map: lambda g: maps.common_map(Path(), "demo", g.encoder, size=40)[1](g.encoder).value.to_numpy(),
+    maps.common_map: lambda g: maps.common_map(g.folder, "texts.csv", g.encoder, size=40)[1](
+        g.encoder
+    ).value.to_numpy(),
     diagnose.readings: lambda g: diagnose.readings(g.encoder, [g.task]).demo.to_numpy(),
     cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
     redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
