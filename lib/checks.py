@@ -1,7 +1,5 @@
 """What can be wrong with what a user gives, and the checks that say so in one sentence."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import sys

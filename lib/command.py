@@ -1,7 +1,5 @@
 """What the commands `python -m lib.batch`, `runs` and `data` share: how they speak, and how they end."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a method gains: paired differences over seeds, their interval, and the one verdict on a claim. Sees only rows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

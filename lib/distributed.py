@@ -1,7 +1,5 @@
 """Negatives from all processes: what `accelerate launch` with several processes needs beyond the library."""
 
-from __future__ import annotations
-
 import torch
 import torch.distributed as dist
 from accelerate import PartialState

@@ -1,7 +1,5 @@
 """Where things are, whatever the working directory (papermill, nbval and JupyterLab each use another one)."""
 
-from __future__ import annotations
-
 import glob
 import json
 import os

@@ -1,7 +1,5 @@
 """Progress that suits where it is shown: a bar in a terminal or JupyterLab, otherwise a line every few seconds."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -5,8 +5,6 @@ that a notebook publishes stand in results/<profile>/<paper>.csv (scores), <pape
 provenance of their runs stands once, in runs.json beside them.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """This process and what it runs on: quiet libraries, versions, commit, device."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib.metadata

@@ -1,7 +1,5 @@
 """The one training loop: schedule, dev evaluation, best checkpoint, exact resume, numeric guard."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ from lib.data import load_corpus, load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import sentence_transformer
 from lib.losses import info_nce
-from lib.runs import Plan
+from lib.runs import Plan, Run
 from lib.runs.prepare import preflight, run_id
 from tests.methods.conftest import batch, build
 
@@ -317,7 +317,7 @@ def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch)
         preflight(config.replace(method="micse"))
 
 
-def test_the_new_argument_moves_no_run():
+def test_the_new_argument_moves_no_run(tmp_path):
     """A run that leaves nothing out has the name it had before the argument came."""
     config = RunConfig(corpus="demo", seed=7)
     names = [
@@ -325,6 +325,8 @@ def test_the_new_argument_moves_no_run():
         for change in ({}, {"equal_texts": "negatives"}, {"equal_texts": "left_out"})
     ]
     assert names[0] == names[1] != names[2] and names[0] == "simcse-ee48a12bbda9"
+    (tmp_path / "config.yaml").write_text("method: simcse\ndev_task: none\n")
+    assert "equal_texts" not in Run(tmp_path).settings["method_arguments"]
 
 
 def test_a_method_without_the_option_refuses_it():

@@ -1,8 +1,6 @@
 """Why a score differs when the evaluation does not explain it: the seed, the settings of the training, another model; and what
 people write of their scores, read into numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

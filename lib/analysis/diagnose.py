@@ -1,7 +1,5 @@
 """Why a score differs: an encoder read in every way that people read it, and which of them gives the score they got."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product

@@ -18,8 +18,6 @@ Exit codes: 0 done, 1 a cell failed, 2 a wrong parameter or file (nothing was st
 138 the kernel was killed (of several notebooks: 1).
 """
 
-from __future__ import annotations
-
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Jobs in kernels: checked before they start, executed by papermill, kept with how they ended."""
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess

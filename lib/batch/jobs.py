@@ -1,7 +1,5 @@
 """Which notebook runs with which parameters, and where the executed notebook goes."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import re

@@ -1,8 +1,6 @@
 """Two pages: RESULTS.md, every measured table with the conditions of its rows, from the published rows; COVERAGE.md, every
 table and figure of every paper and where it is, from the papers' sheets."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a notebook declares in its parameters cell, and what a user gives for it."""
 
-from __future__ import annotations
-
 import ast
 import re
 import textwrap

@@ -1,7 +1,5 @@
 """The HTML report: executed notebooks as pages, and an index of how they ended. Nothing in it is loaded from a network."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`python -m lib.data fetch [wiki1m] [nli] [senteval]`: fill data_dir from the hub and say what is whole."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 For views made elsewhere, such as translations there and back, give a table with the columns `anchor,positive` as the corpus.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

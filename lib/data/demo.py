@@ -4,8 +4,6 @@
 - the labelled sentences: small tables written for this repository (lib/assets/demo).
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import inspect

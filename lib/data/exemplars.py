@@ -1,7 +1,5 @@
 """3R's frequent words and its pool of sentences made of them (Section 3.1 of the paper)."""
 
-from __future__ import annotations
-
 from lib import paths
 from lib.checks import DataError
 from lib.data.files import read_lines, read_table

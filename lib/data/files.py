@@ -1,7 +1,5 @@
 """Text files, read strictly: a missing, truncated or wrongly encoded file is named, with what to do."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

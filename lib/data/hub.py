@@ -1,7 +1,5 @@
 """The Hugging Face hub, only where the user named it; a file that already lies in data_dir is never fetched."""
 
-from __future__ import annotations
-
 import shutil
 import tarfile
 import tempfile

@@ -1,7 +1,5 @@
 """Texts with a label each, for clustering (MSSE, Figure 4) and for classification as in MTEB (Figure 5)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

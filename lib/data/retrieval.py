@@ -1,7 +1,5 @@
 """Retrieval collections in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/<split>.tsv), and tables of captions."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

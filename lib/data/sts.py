@@ -1,7 +1,5 @@
 """The seven STS tasks in the SentEval folder layout, plus the demo pairs."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

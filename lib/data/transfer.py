@@ -4,8 +4,6 @@ Source: the data files of facebookresearch/SentEval (Conneau and Kiela, 2018, ar
 SimCSE and its successors evaluate on. Files lie in `<data_dir>/senteval/downstream/`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

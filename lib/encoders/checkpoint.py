@@ -1,7 +1,5 @@
 """Checkpoints as SimCSE's authors' script writes them: the backbone below `bert.` or `roberta.`, a trained layer `mlp.dense`."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import pickle

@@ -5,8 +5,6 @@ names and one matrix. Its own loader falls back on pickles, passes over weights 
 its older versions do not know.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

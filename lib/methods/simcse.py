@@ -30,9 +30,7 @@ class SimCSEArguments(Checked):
     dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
     mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
     mlm_probability: PositiveProbability = 0.15
-    equal_texts: Literal["negatives", "left_out"] = (
-        "negatives"  # what texts of a batch that are the same are to each other
-    )
+    equal_texts: Literal["negatives", "left_out"] = "negatives"  # what the same text is to itself within a batch
 
 
 class SimCSE(Method):

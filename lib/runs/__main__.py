@@ -1,7 +1,5 @@
 """One training run from a parameter file, without a notebook."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The model card of a run's encoder (README.md), and the encoder in a folder of its own to give away."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

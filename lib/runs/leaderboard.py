@@ -1,8 +1,6 @@
 """Every method beside every other, from the rows of all notebooks: gains over SimCSE under the same conditions, what was
 measured and what was not, and what a method costs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 `params/level/methods.yaml` says what each method is and which trials are its own; a file beside it names encoder and data.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a plan measures encoders by, beside its runs: tasks read once, scores kept by content, encoders by their names."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

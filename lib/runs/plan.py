@@ -1,7 +1,5 @@
 """What a notebook is going to do, declared and checked before the first run trains; its cells take the runs by name."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -1,11 +1,9 @@
 """Before a run: everything loaded and checked, and the name that says what the run is."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +27,7 @@ from lib.methods import Method
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
 # Not part of the name by themselves: where things are filed, and what the checksums stand for.
 NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task")
-# Arguments that came later: they are part of the name unless they have these values, by which runs were trained before.
+# Arguments that came later: part of the name, and of a run's settings, unless they have the values of older runs.
 LATER = {"equal_texts": "negatives"}
 
 
@@ -124,10 +122,14 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
     for argument in (*config.needs.encoders, *config.needs.generators, *config.needs.texts):
         values["method_arguments"].pop(argument)
-    arguments = values["method_arguments"].items()
-    values["method_arguments"] = {name: value for name, value in arguments if LATER.get(name) != value}
+    values["method_arguments"] = as_before(values["method_arguments"])
     text = json.dumps([FORMAT, values, checksums], sort_keys=True)
     return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def as_before(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a method, without those of LATER that have the value of older runs."""
+    return {name: value for name, value in arguments.items() if LATER.get(name) != value}
 
 
 def encoder_name(path_or_id: str) -> str:

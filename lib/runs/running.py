@@ -1,7 +1,5 @@
 """Train a run, or find it in the store."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Finished runs on disk, and the rows that were measured of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -21,7 +19,7 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import load_training_head
 from lib.evaluation import RESULT_COLUMNS
-from lib.runs.prepare import FORMAT, encoder_name
+from lib.runs.prepare import FORMAT, as_before, encoder_name
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Run:
         left_out = {"profile", "data_dir", "corpus", "corpus_seed", "backbone", "seed", "trace_until"}
         values = {name: value for name, value in self.config.as_dict().items() if name not in left_out}
         models, arguments = self.config.needs.encoders | self.config.needs.generators, values["method_arguments"]
-        return values | {"method_arguments": {n: v for n, v in arguments.items() if n not in models}}
+        return values | {"method_arguments": {n: v for n, v in as_before(arguments).items() if n not in models}}
 
     def encoder(self, *, training_head: bool = False, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
         """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained.

@@ -1,7 +1,5 @@
 """What the notebook of a paper compares: the tables in params/variants/, filled with the notebook's parameters."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import string
