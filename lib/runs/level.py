@@ -149,12 +149,14 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
 
 
 def finding(standing: pd.DataFrame) -> str:
-    """What `standings` show, in one sentence: how many methods beat SimCSE (the interval lies above 0, the mean above the
-    floor) on each encoder."""
+    """What `standings` show, in one sentence: which methods beat SimCSE (the interval lies above 0, the mean above the floor)
+    on each encoder."""
     floors, said = results.floors(), []
     for backbone, part in standing.dropna(subset="gain").groupby("backbone", sort=False):
-        won = sum(results.verdict(part.loc[[key]], floors=floors) == results.ON_ONE for key in part.index)
-        who = f"{won} of {len(part)} rivals beat" if won else f"none of the {len(part)} rivals beats"
+        won = [key for key in part.index if results.verdict(part.loc[[key]], floors=floors) == results.ON_ONE]
+        names = " and ".join(method.replace(", ", " with ") for _, method in won)
+        who = f"{len(won)} of {len(part)} rivals beat" if len(won) > 2 else f"none of the {len(part)} rivals beats"
+        who = f"of {len(part)} rivals only {names} beat{'s' * (len(won) == 1)}" if 0 < len(won) <= 2 else who
         said.append(f"{who} SimCSE on {backbone}")
     return f"With equal trials {'; '.join(said)}" if said else ""
 
