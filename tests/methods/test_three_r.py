@@ -72,7 +72,10 @@ def reduced_at_the_median(method, sigma):
 
 
 def pool_vector(method, encoder):
-    return sum(torch.from_numpy(encoder.encode([text]))[0] for text in method.drawn()) / method.arguments.exemplars
+    return (
+        sum(torch.from_numpy(encoder.encode([text], any_words=True))[0] for text in method.drawn())
+        / method.arguments.exemplars
+    )
 
 
 def test_the_reduction_by_hand_with_hard_negatives_by_the_anchors_dimensions(tiny_bert, second, sentences):
@@ -100,7 +103,7 @@ def test_a_queue_is_reduced_like_the_embeddings_and_without_gradient(tiny_bert, 
     views = method.inner.embed(tokens.batch(np.arange(8)))
     queue = torch.randn(5, method.encoder.dimension, generator=torch.Generator().manual_seed(0))
     head = method.inner.training_head
-    hbar = head(torch.from_numpy(method.encoder.encode(list(method.drawn())))).mean(0)
+    hbar = head(torch.from_numpy(method.encoder.encode(list(method.drawn()), any_words=True))).mean(0)
     projected = head(views.embeddings["encoder"])
     sigma = deviations(projected[:, 0])
     c = reduced_at_the_median(method, sigma)
