@@ -77,7 +77,7 @@ def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, pd.DataFram
     """The name of each part, and its rows."""
     test = claim.test
     ends = [name for name in test.rows if name in ("step", "layer")]
-    filters = {name: value for name, value in test.rows.items() if name not in ends} | {"paper": claim.paper}
+    filters = {"paper": claim.paper} | {name: value for name, value in test.rows.items() if name not in ends}
     if "protocol" in filters:
         filters["protocol"] = lambda column: column.str.fullmatch(test.rows["protocol"])
     found = results.rows(profile, shape=test.shape, **filters)

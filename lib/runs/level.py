@@ -156,7 +156,7 @@ def finding(standing: pd.DataFrame) -> str:
         won = [key for key in part.index if results.verdict(part.loc[[key]], floors=floors) == results.ON_ONE]
         names = " and ".join(method.replace(", ", " with ") for _, method in won)
         who = f"{len(won)} of {len(part)} rivals beat" if len(won) > 2 else f"none of the {len(part)} rivals beats"
-        who = f"of {len(part)} rivals only {names} beat{'s' * (len(won) == 1)}" if 0 < len(won) <= 2 else who
+        who = f"only {names}, of {len(part)} rivals, beat{'s' * (len(won) == 1)}" if 0 < len(won) <= 2 else who
         said.append(f"{who} SimCSE on {backbone}")
     return f"With equal trials {'; '.join(said)}" if said else ""
 

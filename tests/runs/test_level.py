@@ -163,7 +163,7 @@ def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
     standing = level.standings(found, {})
     assert (
         level.finding(standing)
-        == "With equal trials 3 of 3 rivals beat SimCSE on A; of 3 rivals only SimCSE with 4 epochs beats SimCSE on B"
+        == "With equal trials 3 of 3 rivals beat SimCSE on A; only SimCSE with 4 epochs, of 3 rivals, beats SimCSE on B"
     )
     none = level.finding(standing.drop(("B", "SimCSE, 4 epochs")))
     assert none.endswith("; none of the 2 rivals beats SimCSE on B")
