@@ -178,7 +178,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
             sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
-            roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any other stands above one to three columns in the order of ROLES;
+            roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any other stands above
+            one to three columns in the order of ROLES;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
             split, in the order of ROLES;
