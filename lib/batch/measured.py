@@ -9,7 +9,7 @@ from pandas.api.types import is_float_dtype
 
 from lib import paths, results
 from lib.analysis import claims, papers
-from lib.runs import leaderboard, level
+from lib.runs import costs, level
 
 HEAD = """# What was measured
 
@@ -36,8 +36,8 @@ def text() -> str:
 def field() -> str:
     """The level field: every method over SimCSE and over its controls, and what its trials chose."""
     table, steps = level.read(FIELD), results.rows(PROFILE, paper="leaderboard", table="cost", backbone="mini-bert")
-    found = results.rows(PROFILE, paper="level", settings="level", **leaderboard.KINDS["STS"])
-    work = level.works(table, leaderboard.costs(steps))
+    found = results.sts(results.rows(PROFILE, paper="level", table="level", settings="level"))
+    work = level.works(table, costs.relative(steps))
     parts = {
         "## The level field": level.standings(found, work),
         "### Over controls": level.controls(found, table, work),

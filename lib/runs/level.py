@@ -119,7 +119,7 @@ def _label(change: Mapping[str, Any]) -> str:
 
 def works(table: Mapping[str, Mapping[str, Any]], costs: pd.DataFrame) -> dict[str, float]:
     """What the final training of each method costs, all stages together, in that of SimCSE for one epoch; a method that was
-    not costed (see `leaderboard.costs`) is left out."""
+    not costed (see `costs.relative`) is left out."""
     known = {}
     for name, entry in table.items():
         if "sum" in entry:

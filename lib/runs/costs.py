@@ -1,0 +1,95 @@
+"""What a method costs: one step of each, measured in turns with SimCSE, and all of its stages together."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import pandas as pd
+import torch
+
+from lib import session
+from lib.analysis import cost
+from lib.config import RunConfig
+from lib.data import tokenize_corpus
+from lib.encoders import SentenceEncoder
+from lib.runs import level
+from lib.runs.prepare import Shared, encoder_name, load, preflight
+
+TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
+# method -> what its training consists of, one after the other, where that is not one run of its own
+STAGES = {
+    "sum of two SimCSE": TWO_STAGES,
+    "NCE": [*TWO_STAGES, "NCE"],
+    "TNCSE": [*TWO_STAGES, "TNCSE"],
+    "JTCSE": [*TWO_STAGES, "JTCSE"],
+    "JTCSE D": [*TWO_STAGES, "JTCSE", "JTCSE D"],
+}
+TWINS = ("sum of two SimCSE", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
+
+
+def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
+    """What a step of every method is measured with: name -> `config` with the method's arguments in the level field.
+
+    layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
+    start from what any backbone has: that costs the same as pre-trained heads.
+    """
+    half, table = layers // 2, level.read("params/level/methods.yaml")
+    changes = {name: entry["change"] for name, entry in table.items() if "change" in entry}
+    changes = {name: change for name, change in changes.items() if name == "SimCSE" or change["method"] != "simcse"}
+    here = {name: {"min_layer": half - 2, "max_layer": half + 2} for name in ("SimCSE + AMI", "miCSE")}
+    here |= {name: {"lm_head": "fresh"} for name in ("InfoCSE", "MSSE")}
+    here |= {"JTCSE": {"cross_attention_layers": half}, "JTCSE D": {"teacher": config.backbone}}
+    return {name: config.replace(**change | here.get(name, {})) for name, change in changes.items()}
+
+
+def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEncoder], pd.DataFrame]:
+    """A function for `Plan.measure`: what one step of every method costs on an encoder, that of `config`, in rows (method,
+    metric, value, ...): those of `cost.training_step` on the first batch of the corpus; the step's `time` in steps of SimCSE
+    (`cost.relative_time`); and at search time `search`, 10^9 multiply-accumulates for a sentence of max_length tokens, and
+    `parameters`, in millions. Raises now what `preflight` raises.
+
+    repeats: rounds in which a method and SimCSE take turns.
+    """
+    preflight(config)
+
+    def measured(encoder: SentenceEncoder) -> pd.DataFrame:
+        lines, shared, peer = [], Shared(), None
+        for name, one in cost_configs(config, encoder.backbone.config.num_hidden_layers).items():
+            corpus, fresh, _ = load(one, shared)
+            torch.manual_seed(one.seed)
+            method = one.spec.build(copy.deepcopy(fresh), one.method_arguments)  # which may change its encoder
+            tokens = tokenize_corpus(corpus, fresh, max_length=one.max_length)
+            tokens = replace(tokens, extra=method.row_data(corpus, one.max_length))
+            batch = tokens.batch(range(one.batch_size)).to(fresh.device)
+            peer = peer or (method, batch)
+            counts = {"method": name} | cost.training_step(method, batch)
+            counts["time"] = cost.relative_time(method, batch, *peer, rounds=repeats) if lines else 1.0
+            counts["search"] = cost.multiply_accumulates(method.encoder, one.max_length)
+            counts["parameters"] = sum(p.numel() for p in method.encoder.parameters()) / 1e6
+            lines.append(counts)
+        labels = {"backbone": encoder_name(config.backbone), "device": session.device_name().split(",")[0]}
+        labels |= {"protocol": f"batch {config.batch_size}, {config.max_length} tokens"}
+        return pd.DataFrame(lines).melt("method", var_name="metric").assign(**labels)
+
+    return measured
+
+
+def relative(rows: pd.DataFrame) -> pd.DataFrame:
+    """What a method costs relative to SimCSE, all of its stages together, each with as many steps, from what `step_costs`
+    gives; a method of STAGES of which a stage is missing is left out.
+
+    Returns:
+        By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
+        a time), encoders (at search time), search (operations there). Stage 1 of InfoCSE, which many runs share, is not in it.
+    """
+    steps = rows.pivot_table(index="method", columns="metric", values="value", sort=False)
+    relative = steps / steps.loc["SimCSE"]
+    lines = {}
+    for method in dict.fromkeys([*steps.index, *STAGES]):
+        stages = STAGES.get(method, [method])
+        if set(stages) <= set(steps.index):
+            taken = relative.loc[stages]
+            line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
+            encoders = 1.0 + (method in TWINS)
+            lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": encoders}
+    return pd.DataFrame(lines).T.astype({"encoders": int})
