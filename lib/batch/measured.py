@@ -9,7 +9,7 @@ from pandas.api.types import is_float_dtype
 
 from lib import paths, results
 from lib.analysis import claims, papers
-from lib.runs import costs, level
+from lib.runs import level
 
 HEAD = """# What was measured
 
@@ -23,7 +23,6 @@ Made from `slots` in `lib/assets/papers/` by `make coverage`; change it there. *
 `results/small/`. Nothing here was run at the size of the papers. The section is that of the paper's notebook; where it is empty, nothing there shows this table or figure.
 """
 PROFILE = "small"
-FIELD = "params/level/methods.yaml"
 KEYS = ["table", "sentences", "pooling", "settings", "method"]
 
 
@@ -35,12 +34,11 @@ def text() -> str:
 
 def field() -> str:
     """The level field: every method over SimCSE and over its controls, and what its trials chose."""
-    table, steps = level.read(FIELD), results.rows(PROFILE, paper="leaderboard", table="cost", backbone="mini-bert")
+    table = level.read(level.TABLE)
     found = results.sts(results.rows(PROFILE, paper="level", table="level", settings="level"))
-    work = level.works(table, costs.relative(steps))
     parts = {
-        "## The level field": level.standings(found, work),
-        "### Over controls": level.controls(found, table, work),
+        "## The level field": level.published(PROFILE),
+        "### Over controls": level.controls(found, table, level.works(table)),
         "### What dev chose": level.choices(results.rows(PROFILE, paper="level", table="trials")),
     }
     return "\n".join(f"{heading}\n\n{_markdown(_written(frame))}" for heading, frame in parts.items())

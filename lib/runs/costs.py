@@ -1,8 +1,9 @@
 """What a method costs: one step of each, measured in turns with SimCSE, and all of its stages together."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import torch
@@ -12,7 +13,6 @@ from lib.analysis import cost
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.encoders import SentenceEncoder
-from lib.runs import level
 from lib.runs.prepare import Shared, encoder_name, load, preflight
 
 TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
@@ -27,13 +27,13 @@ STAGES = {
 TWINS = ("sum of two SimCSE", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
 
 
-def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
+def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], layers: int) -> dict[str, RunConfig]:
     """What a step of every method is measured with: name -> `config` with the method's arguments in the level field.
 
-    layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
+    table: of the level field. layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
     start from what any backbone has: that costs the same as pre-trained heads.
     """
-    half, table = layers // 2, level.read("params/level/methods.yaml")
+    half = layers // 2
     changes = {name: entry["change"] for name, entry in table.items() if "change" in entry}
     changes = {name: change for name, change in changes.items() if name == "SimCSE" or change["method"] != "simcse"}
     here = {name: {"min_layer": half - 2, "max_layer": half + 2} for name in ("SimCSE + AMI", "miCSE")}
@@ -42,19 +42,21 @@ def cost_configs(config: RunConfig, layers: int) -> dict[str, RunConfig]:
     return {name: config.replace(**change | here.get(name, {})) for name, change in changes.items()}
 
 
-def step_costs(config: RunConfig, *, repeats: int = 2) -> Callable[[SentenceEncoder], pd.DataFrame]:
+def step_costs(
+    config: RunConfig, table: Mapping[str, Mapping[str, Any]], *, repeats: int = 2
+) -> Callable[[SentenceEncoder], pd.DataFrame]:
     """A function for `Plan.measure`: what one step of every method costs on an encoder, that of `config`, in rows (method,
     metric, value, ...): those of `cost.training_step` on the first batch of the corpus; the step's `time` in steps of SimCSE
     (`cost.relative_time`); and at search time `search`, 10^9 multiply-accumulates for a sentence of max_length tokens, and
     `parameters`, in millions. Raises now what `preflight` raises.
 
-    repeats: rounds in which a method and SimCSE take turns.
+    table: of the level field. repeats: rounds in which a method and SimCSE take turns.
     """
     preflight(config)
 
     def measured(encoder: SentenceEncoder) -> pd.DataFrame:
         lines, shared, peer = [], Shared(), None
-        for name, one in cost_configs(config, encoder.backbone.config.num_hidden_layers).items():
+        for name, one in cost_configs(config, table, encoder.backbone.config.num_hidden_layers).items():
             corpus, fresh, _ = load(one, shared)
             torch.manual_seed(one.seed)
             method = one.spec.build(copy.deepcopy(fresh), one.method_arguments)  # which may change its encoder

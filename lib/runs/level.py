@@ -15,10 +15,12 @@ import yaml
 from lib import paths, results
 from lib.checks import check_choice, check_known, check_seeds
 from lib.config import RunConfig
+from lib.runs import costs
 from lib.runs.measure import with_encoders
 from lib.runs.plan import Plan
 from lib.runs.trials import Best, Trial
 
+TABLE = "params/level/methods.yaml"
 KEYS = ("change", "common", "own", "after", "sum", "over", "why")  # of a method in the table
 AGAIN = ", again"  # a method with another random seed, on the same sentences
 OTHER_SEED = 1000  # how far that seed is from the first one
@@ -117,17 +119,18 @@ def _label(change: Mapping[str, Any]) -> str:
 # --- Tables, from rows ---
 
 
-def works(table: Mapping[str, Mapping[str, Any]], costs: pd.DataFrame) -> dict[str, float]:
-    """What the final training of each method costs, all stages together, in that of SimCSE for one epoch; a method that was
-    not costed (see `costs.relative`) is left out."""
-    known = {}
+def works(table: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """What the final training of each method costs, all stages together, in that of SimCSE for one epoch, from the published
+    costs on the mini-BERT; a method that was not costed is left out."""
+    steps = results.rows("small", paper="leaderboard", table="cost", backbone="mini-bert")
+    known, relative = {}, costs.relative(steps) if len(steps) else steps
     for name, entry in table.items():
         if "sum" in entry:
             known[name] = float(len(entry["sum"]))
         elif entry["change"]["method"] == "simcse":
             known[name] = float(entry["change"].get("epochs", 1))
-        elif name in costs.index:
-            known[name] = costs.work[name]
+        elif name in relative.index:
+            known[name] = relative.work[name]
     return known
 
 
@@ -146,6 +149,13 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
     table = pd.concat(parts or [table])
     verdicts = {name: results.verdict(part, floors=floors) for name, part in table.groupby("method")} | {"SimCSE": ""}
     return table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts)).set_index(by)
+
+
+def published(profile: str, *methods: str) -> pd.DataFrame:
+    """`standings` of the published STS scores: of all methods, or SimCSE and these."""
+    found = results.sts(results.rows(profile, paper="level", table="level", settings="level"))
+    table = standings(found, works(read(TABLE)))
+    return table[table.index.isin([*methods, "SimCSE"], level="method")] if methods else table
 
 
 def finding(standing: pd.DataFrame) -> str:

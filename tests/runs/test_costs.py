@@ -6,7 +6,7 @@ import pytest
 from lib.checks import DataError
 from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
-from lib.runs import costs
+from lib.runs import costs, level
 
 
 def test_costs_of_several_stages_add_up():
@@ -21,7 +21,7 @@ def test_costs_of_several_stages_add_up():
 
 
 def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
-    configs = costs.cost_configs(RunConfig(backbone=str(tiny_bert), dev_task="none"), layers=4)
+    configs = costs.cost_configs(RunConfig(backbone=str(tiny_bert), dev_task="none"), level.read(level.TABLE), layers=4)
     assert {stage for stages in costs.STAGES.values() for stage in stages} <= set(configs)
     assert {config.backbone for config in configs.values()} == {str(tiny_bert)}
     assert configs["JTCSE D"].method_arguments["teacher"] == str(tiny_bert)
@@ -32,13 +32,13 @@ def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
 
 def test_a_step_is_measured(tiny_bert, corpus_file, monkeypatch):
     config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
-    monkeypatch.setattr(costs, "cost_configs", lambda config, layers: {"SimCSE": config, "TNCSE": config.replace(method="tncse")})  # fmt: skip
+    monkeypatch.setattr(costs, "cost_configs", lambda config, table, layers: {"SimCSE": config, "TNCSE": config.replace(method="tncse")})  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
-    rows = costs.step_costs(config, repeats=1)(encoder)
+    rows = costs.step_costs(config, {}, repeats=1)(encoder)
     assert set(rows.backbone) == {tiny_bert.name} and set(rows.protocol) == {"batch 16, 16 tokens"}
     steps = rows.pivot(index="method", columns="metric", values="value")
     assert steps.time["SimCSE"] == 1.0 and steps.time["TNCSE"] > 0
     assert steps.operations["SimCSE"] < steps.operations["TNCSE"]
     assert steps.search["TNCSE"] == pytest.approx(2 * steps.search["SimCSE"])
     with pytest.raises(DataError, match="nowhere"):
-        costs.step_costs(config.replace(corpus=str(corpus_file.with_name("nowhere.txt"))))
+        costs.step_costs(config.replace(corpus=str(corpus_file.with_name("nowhere.txt"))), {})

@@ -176,9 +176,13 @@ def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, 
     assert gain == pytest.approx(np.subtract(SCORES["NCE"]["A"], SCORES["sum of two SimCSE"]["A"]).mean())
 
 
-def test_work_counts_all_stages(table):
-    costs = pd.DataFrame({"work": {"NCE": 5.5}})
-    assert level.works(table, costs) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
+def test_work_counts_all_stages(table, repository):
+    steps = pd.DataFrame(
+        {"method": ["SimCSE", "NCE"], "operations": [10.0, 35.0], "kept": 1.0, "trained": 1.0, "time": 1.0}
+    )
+    of = {"paper": "leaderboard", "table": "cost", "backbone": "mini-bert", "profile": "small"}
+    results.add(steps.melt("method", var_name="metric").assign(**of))
+    assert level.works(table) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
 
 
 def test_choices_say_how_sure_they_are():
