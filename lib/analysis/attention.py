@@ -15,6 +15,7 @@ from torch import Tensor
 from lib.data import Corpus, STSTask
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
+from lib.encoders.kinds import check_packed
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, pad, random_kept, token_batches
 from lib.evaluation.sts import cosine
@@ -164,6 +165,7 @@ def _mean_over_sentences(
 
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
     """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS; no punctuation is final yet."""
+    encoder.check_attention([0])
     tokenizer = encoder.tokenizer
     groups = []
     for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):
@@ -254,6 +256,8 @@ def cls_energies(encoder: SentenceEncoder, sentences: Sequence[str], *, batch_to
     before output projection, residual and LayerNorm. `layer output`: what the next layer reads. Infinite where a sentence
     has one token.
     """
+
+    check_packed(encoder.backbone.config, "the CLS energy of layers")
 
     def measure(input_ids: Tensor, mask: Tensor) -> Tensor:
         contexts: list[Tensor] = []

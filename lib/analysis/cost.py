@@ -20,7 +20,7 @@ def multiply_accumulates(encoder: SentenceEncoder | EncoderSum, length: int) -> 
     """
     operations = 0
     for part in parts(encoder):
-        ids = torch.full((1, length), part.tokenizer.unk_token_id, device=part.device)
+        ids = torch.full((1, length), part.tokenizer.unk_token_id or 0, device=part.device)
         implementation = part.backbone.config._attn_implementation
         part.backbone.set_attn_implementation("eager")  # the counter does not know the fused kernel of every device
         try:

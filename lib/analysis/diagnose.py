@@ -97,7 +97,8 @@ def _all_vectors(
     has_pooler = getattr(encoder.backbone, "pooler", None) is not None
     own = [encoder.pooling] if encoder.pooling != "mask_prompt" else []
     poolings = list(dict.fromkeys([*own, *POOLINGS]))
-    poolings = [name for name in poolings if name != "mask_prompt" and (name != "pooler" or has_pooler)]
+    left_out = {"mask_prompt", "last", *(() if has_pooler else ["pooler"])} - {*own}
+    poolings = [name for name in poolings if name not in left_out]
     groups = [(plain, poolings)]
     if encoder.tokenizer.mask_token is not None:
         groups.insert(0 if not own else 1, (prompted, ["mask_prompt"]))
@@ -151,6 +152,7 @@ def _vectors(
     """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
+    is_short = encoder.pooling == "mask_prompt" and encoder.backbone.config.model_type in packed.MODEL_TYPES
     once = torch.autocast(
         encoder.device.type, dtype=dtype, enabled=dtype is not None
     )  # keeps weights cast for all batches
@@ -158,9 +160,7 @@ def _vectors(
         if dtype is not None:
             encoder.training = True  # of this reader alone, which takes dtype then; its parts, and dropout, stay
         for batch, *inputs in encoder.batches(ids):
-            read = (
-                _at_mask(encoder, *inputs) if encoder.pooling == "mask_prompt" else encoder.readings(*inputs, poolings)
-            )
+            read = _at_mask(encoder, *inputs) if is_short else encoder.readings(*inputs, poolings)
             for name, x in read.items():
                 vectors[name][batch] = x.float().cpu().numpy()
     return vectors

@@ -15,6 +15,7 @@ from transformers import AutoModelForMaskedLM
 from lib import paths
 from lib.checks import ConfigError, EncoderError
 from lib.encoders.dropout import replace_dropout
+from lib.encoders.kinds import check_packed
 from lib.encoders.weights import fault, reason, save_weights
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
@@ -75,13 +76,14 @@ def mlm_head(
     start: str = "pretrained",
     advice: str = "take a backbone that has one, or set mlm_weight to 0",
 ) -> nn.Module:
-    """An MLM head [.., H] -> [.., V], in float32. Raises ConfigError where the backbone was saved without one.
+    """An MLM head [.., H] -> [.., V], in float32. Raises ConfigError where none was saved, EncoderError for others than BERT.
 
     Args:
         tied: its decoder shares the word embeddings of `backbone`; otherwise it is a copy, of what was saved or of them.
         start: `pretrained`, the head that was saved with the backbone; `fresh`, a new one (`fresh_mlm_head`).
         advice: ends the sentence of the error.
     """
+    check_packed(backbone.config, "an MLM head (mlm_weight, lm_head)")
     if start == "fresh":
         head = fresh_mlm_head(backbone)
     else:

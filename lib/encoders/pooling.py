@@ -29,11 +29,15 @@ def masked_mean(hidden: Tensor, mask: Tensor) -> Tensor:
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
 
 
+def _at_last(hidden: Tensor, wanted: Tensor) -> Tensor:
+    """hidden [N, L, D] at the last place that wanted [N, L] names -> [N, D]."""
+    place = wanted.size(1) - 1 - wanted.flip(1).int().argmax(1)
+    return hidden[torch.arange(len(hidden), device=hidden.device), place]
+
+
 def _at_mask_token(output: Any, input_ids: Tensor, mask: Tensor, mask_id: int | None) -> Tensor:
     """The last mask token: a sentence may contain one itself, and the template's comes after it."""
-    hidden, is_mask = output.last_hidden_state, input_ids == mask_id
-    place = is_mask.size(1) - 1 - is_mask.flip(1).int().argmax(1)
-    return hidden[torch.arange(len(hidden), device=hidden.device), place]
+    return _at_last(output.last_hidden_state, input_ids == mask_id)
 
 
 def _mean_of_two(first: int) -> Pooling:
@@ -48,6 +52,7 @@ POOLINGS = {
     "mean": Pooling(lambda output, input_ids, mask, mask_id: masked_mean(output.last_hidden_state, mask)),
     "first_last_mean": _mean_of_two(1),
     "embeddings_last_mean": _mean_of_two(0),
+    "last": Pooling(lambda output, input_ids, mask, mask_id: _at_last(output.last_hidden_state, mask)),
     "mask_prompt": Pooling(_at_mask_token),
     "pooler": Pooling(lambda output, input_ids, mask, mask_id: output.pooler_output, "pooler"),
 }

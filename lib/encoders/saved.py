@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoModel, AutoTokenizer
 from lib import paths
 from lib.checks import DataError, EncoderError, remark
 from lib.encoders.dropout import replace_dropout
+from lib.encoders.kinds import DECODERS, HAS_POOLER, PADDED, check_packed, dropout_rates
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.weights import fault, reason, save_weights
@@ -39,12 +40,14 @@ SENTENCE = "sentence_embedding"  # what a step there reads and writes
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
 MARK = "layer_norms_removed"  # in the backbone's config.json: of how many layers, from the last one on
 TRAINED_LAYER = "mlp.dense"  # in checkpoints of SimCSE's script: what training read the embedding through
-USUALLY_UNREAD = re.compile(r"(^|\.)pooler\.|^cls\.|^lm_head\.|position_ids$")  # what no embedding needs
+USUALLY_UNREAD = re.compile(  # what no embedding needs
+    r"(^|\.)pooler\.|^(cls|\w*lm_head|vocab_\w+|\w*predictions|head|decoder)\.|(position_ids|inv_freq)$"
+)
 PICKLED = (
     "has its weights in a pickle (pytorch_model.bin), which could run code and is not read: load it once where you trust it, "
     "and `save_pretrained` it as safetensors"
 )
-_POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+_POOLING_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_lasttoken": "last"}
 
 
 def find_folder(path_or_id: str | os.PathLike) -> Path | None:
@@ -121,9 +124,12 @@ def load_backbone(
     try:
         modules = read_modules(folder)
         has_pooler = (pooling or modules.get("pooling")) == "pooler"
-        backbone = _load_model(folder, dropout, add_pooling_layer=has_pooler)
+        backbone = _load_model(folder, dropout, has_pooler=has_pooler)
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        _check_tokenizer(tokenizer, backbone.config.vocab_size, lowers=modules.pop("lower_case", False))
+        _check_tokenizer(tokenizer, backbone.config, lowers=modules.pop("lower_case", False))
+        if backbone.config.model_type in DECODERS:
+            modules = {"pooling": "last"} | modules
+            tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     except (EncoderError, DataError) as error:
         raise EncoderError(f"{name}: {error}") from error
     except Exception as error:  # the libraries raise a dozen kinds; all mean the same to the user
@@ -131,21 +137,27 @@ def load_backbone(
     return backbone, tokenizer, modules
 
 
-def _load_model(folder: Path, dropout: float | None, **form: Any) -> nn.Module:
-    """The backbone in float32 with our dropout; form: for its class."""
+def _load_model(folder: Path, dropout: float | None, *, has_pooler: bool) -> nn.Module:
+    """The backbone in float32 with our dropout. has_pooler: whether it is to have its pooler."""
     options = {"local_files_only": True, "trust_remote_code": False}
     config = AutoConfig.from_pretrained(folder, **options)
-    if config.model_type not in MODEL_TYPES:
-        raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(MODEL_TYPES)}.")
-    if config.is_decoder or config.add_cross_attention:
+    if config.model_type not in (known := (*MODEL_TYPES, *PADDED, *DECODERS)):
+        raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(known)}.")
+    if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
         raise EncoderError("its config.json makes it a decoder: set is_decoder and add_cross_attention to false.")
-    if dropout is not None:
-        config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
-    form |= {"config": config, "dtype": torch.float32, "attn_implementation": "sdpa", "output_loading_info": True}
+    if has_pooler:
+        check_packed(config, "pooling 'pooler'")
+    for name in dropout_rates(config) if dropout is not None else ():
+        setattr(config, name, dropout)
+    form = {"config": config, "dtype": torch.float32, "output_loading_info": True}
+    form["attn_implementation"] = "sdpa" if config.model_type in MODEL_TYPES else None  # not every class has it
     form["ignore_mismatched_sizes"] = True  # reported by `fault`
-    form["key_mapping"] = {rf"^{re.escape(TRAINED_LAYER)}": "pooler.dense"} if form["add_pooling_layer"] else None
+    form["key_mapping"] = {rf"^{re.escape(TRAINED_LAYER)}": "pooler.dense"} if has_pooler else None
+    if config.model_type in HAS_POOLER:
+        form["add_pooling_layer"] = has_pooler
     backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
-    remove_layer_norms(backbone, removed(config))
+    if removed(config):
+        remove_layer_norms(backbone, removed(config))
     if problem := fault(backbone, report, folder):
         raise EncoderError(f"{problem}.")
     if unread := sorted(key for key in report["unexpected_keys"] if not USUALLY_UNREAD.search(key)):
@@ -168,8 +180,9 @@ def remove_layer_norms(backbone: nn.Module, layers: int) -> None:
     loaded like this.
 
     Raises:
-        EncoderError: the backbone has fewer layers.
+        EncoderError: the backbone has fewer layers, or others than BERT's.
     """
+    check_packed(backbone.config, "layer_norms_removed")
     blocks = backbone.encoder.layer
     if layers > len(blocks):
         raise EncoderError(f"LayerNorms of {layers} layers cannot be removed: this backbone has {len(blocks)} layers.")
@@ -179,15 +192,16 @@ def remove_layer_norms(backbone: nn.Module, layers: int) -> None:
         setattr(backbone.config, MARK, layers)
 
 
-def _check_tokenizer(tokenizer: Any, entries: int, *, lowers: bool) -> None:
-    """Raise EncoderError where texts would be read in another way than when the backbone, whose weights know so many
-    entries, was trained. lowers: whether sentence-transformers makes the texts lower-case."""
+def _check_tokenizer(tokenizer: Any, config: Any, *, lowers: bool) -> None:
+    """Raise EncoderError where texts would be read in another way than when the backbone of this configuration was
+    trained. lowers: whether sentence-transformers makes the texts lower-case."""
+    entries, special = config.vocab_size, [tokenizer.cls_token_id, tokenizer.sep_token_id]
     last = max(tokenizer.get_vocab().values(), default=-1)
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         raise EncoderError("no tokenizer is saved with it.")
     if last >= entries:
         raise EncoderError(f"its tokenizer has {last + 1:,} entries and its weights know {entries:,}.")
-    if tokenizer("")["input_ids"] != [tokenizer.cls_token_id, tokenizer.sep_token_id]:
+    if config.model_type not in DECODERS and tokenizer("")["input_ids"] != special:
         raise EncoderError("its tokenizer does not put its [CLS] before a text and its [SEP] behind it.")
     if lowers and tokenizer("A")["input_ids"] != tokenizer("a")["input_ids"]:
         raise EncoderError("its sentence_bert_config.json has do_lower_case, and its tokenizer keeps capital letters.")
@@ -258,7 +272,7 @@ def _read_steps(folder: Path) -> dict[str, Any]:
     if config := _read_json(folder / "1_Pooling/config.json"):
         flags = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
         modes = [_POOLING_FLAGS.get(flag, flag) for flag in flags] or [config.get("pooling_mode")]  # newer: a name
-        said["pooling"] = " and ".join(map(str, modes))
+        said["pooling"] = " and ".join(map(str, modes)).replace("lasttoken", "last")
     return said
 
 
@@ -298,8 +312,8 @@ def write_encoder(encoder: Any, folder: Path) -> None:
         write_json(folder / "config.json", _read_json(folder / "config.json") | {"output_hidden_states": True})
     is_theirs = pooling not in ("mask_prompt", "pooler") and not removed(config)
     if is_theirs:
-        mode = "cls" if pooling == "cls" else "mean"
-        flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items()}
+        mode = pooling if pooling in ("cls", "last") else "mean"
+        flags = {flag: name == mode for flag, name in _POOLING_FLAGS.items() if name in ("cls", "mean", mode)}
         add("Pooling", "1_Pooling", **size, **flags, pooling_mode_max_tokens=False)
     if projection is not None:
         linear = projection[0]

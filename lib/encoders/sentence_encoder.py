@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from lib.checks import EncoderError
+from lib.checks import DataError, EncoderError
 from lib.data.tokenized import check_words, tokenizer_fingerprint
-from lib.encoders import packed
+from lib.encoders import kinds, packed
 from lib.encoders.pooling import POOLINGS, PROMPT
 from lib.encoders.saved import load_backbone, save_whole, write_encoder
 from lib.encoders.weights import architecture, check_vectors, hash_weights
@@ -30,12 +30,13 @@ class SentenceEncoder(nn.Module):
     """Transformer backbone + pooling (+ projection) -> one vector per sentence.
 
     Args:
-        backbone: a Hugging Face encoder (BERT and RoBERTa families).
+        backbone: a Hugging Face model of one of the kinds in `lib.encoders.kinds`.
         tokenizer: its fast tokenizer.
         pooling: `cls` last layer at position 0; `mean` masked mean of the last layer; `first_last_mean` masked
             mean of (layer 1 + last layer) / 2; `embeddings_last_mean` the same with the static embedding output
             instead of layer 1 (the published "first-last avg." rows of BERT, SimCSE issue 285); `mask_prompt`
-            last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler.
+            last layer at the mask token of `PROMPT`; `pooler` the backbone's own pre-trained pooler; `last` last layer
+            at the last token, what decoders are read by.
         projection: module [N, D] -> [N, D'] that belongs to the embedding (supervised SimCSE); None otherwise.
         max_length: longest sentence in tokens, special tokens included; longer ones are truncated by `encode`. None takes
             what the tokenizer names; either way it is at most what the backbone takes.
@@ -43,7 +44,7 @@ class SentenceEncoder(nn.Module):
             analysis read them as they are before.
 
     Raises:
-        EncoderError: an unknown pooling.
+        EncoderError: an unknown pooling, or one that reads nothing of a decoder's text.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class SentenceEncoder(nn.Module):
         super().__init__()
         if pooling not in POOLINGS:
             raise EncoderError(f"pooling {pooling!r} is unknown: choose one of {', '.join(POOLINGS)}.")
+        if pooling in ("cls", "mask_prompt"):
+            kinds.check_no_decoder(backbone.config)
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection, self.normalise = pooling, projection, normalise
         self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
@@ -80,8 +83,8 @@ class SentenceEncoder(nn.Module):
         Code that a model brings along is not run, and weights are read from safetensors only.
 
         Args:
-            pooling: None takes what the folder was saved with, else `cls`.
-            dropout: replaces the backbone's hidden and attention dropout; None keeps them.
+            pooling: None takes what the folder was saved with, else `cls`, or `last` for a decoder.
+            dropout: replaces all rates of the backbone's dropout; None keeps them.
             device: None takes the GPU when there is one.
             what: the parameter that names it, for errors.
 
@@ -124,6 +127,7 @@ class SentenceEncoder(nn.Module):
 
     def check_attention(self, layers: Sequence[int]) -> None:
         """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
+        kinds.check_packed(self.backbone.config, "attention (ami_weight, cross_attention_layers, attention maps)")
         if POOLINGS[self.pooling].layers != "last":
             raise EncoderError(f"pooling {self.pooling!r} gives no attention maps: choose cls, mask_prompt or mean.")
         depth = self.backbone.config.num_hidden_layers
@@ -137,6 +141,8 @@ class SentenceEncoder(nn.Module):
 
     def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
         """The backbone's own output, in the training precision while training. input_ids, attention_mask: [N, L]."""
+        if self.backbone.config.model_type in kinds.DECODERS:  # gpt2 counts padding on the left as places otherwise
+            options |= {"position_ids": (attention_mask.cumsum(1) - 1).clamp(min=0), "use_cache": False}
         with self.precision(input_ids.device):
             return self.backbone(input_ids=input_ids, attention_mask=attention_mask, **options)
 
@@ -165,7 +171,7 @@ class SentenceEncoder(nn.Module):
     ) -> dict[str, Tensor]:
         """Pooling -> [N, H] in float32: one pass read in several ways, without any projection; captures as in `forward`."""
         layers = {POOLINGS[name].layers for name in poolings}
-        if layers == {"last"}:
+        if layers == {"last"} and self.backbone.config.model_type in packed.MODEL_TYPES:
             first_only = set(poolings) == {"cls"}
             with self.precision(input_ids.device):
                 last = packed.last_hidden(self.backbone, input_ids, attention_mask, first_only=first_only, **captures)
@@ -228,7 +234,8 @@ class SentenceEncoder(nn.Module):
             any_words: also those that the tokenizer does not know; the vectors then say little.
 
         Raises:
-            DataError: most of the words are unknown to the tokenizer, see `lib.data.tokenized.check_words`.
+            DataError: most of the words are unknown to the tokenizer, see `lib.data.tokenized.check_words`; or an empty
+                text has no token.
             TypeError: something else than several strings was given.
         """
         sentences = listed(sentences)
@@ -256,6 +263,8 @@ class SentenceEncoder(nn.Module):
         """Tokenised sentences as `encode` passes them on: row numbers [N], input_ids and attention_mask [N, L]."""
         on_cpu = self.device.type == "cpu"
         lengths = np.array([len(row) for row in ids], dtype=np.int64)
+        if not lengths.all():
+            raise DataError("an empty text has no token for this tokenizer, and so no vector: leave it out.")
         for at, batch in enumerate(token_batches(lengths, batch_tokens or (1024 if on_cpu else 4096))):
             if at and on_cpu:
                 give_back_memory()  # batches of ever new shapes leave some 120 MiB of holes in the heap otherwise
@@ -303,9 +312,8 @@ def random_kept(device: torch.device, *, enabled: bool = True) -> AbstractContex
 
 
 def longest_input(backbone: nn.Module) -> int:
-    """Longest input of a backbone in tokens (RoBERTa reserves two of its positions)."""
-    reserved = 2 if "roberta" in backbone.config.model_type or backbone.config.model_type == "camembert" else 0
-    return backbone.config.max_position_embeddings - reserved
+    """Longest input of a backbone in tokens (RoBERTa and MPNet reserve two of their positions)."""
+    return backbone.config.max_position_embeddings - 2 * (backbone.config.model_type in kinds.RESERVES_POSITIONS)
 
 
 def token_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:

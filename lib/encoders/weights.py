@@ -30,7 +30,8 @@ def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
             f"its config.json and its weights do not belong together: {name} has the shape {list(saved)} in the file and "
             f"{list(configured)} by the configuration"
         )
-    if surplus := sorted(key for key in report["unexpected_keys"] if re.search(r"\.layer\.\d+\.", key)):
+    is_surplus = re.compile(r"(^|\.)layers?\.\d+\.(?!.*inv_freq$)").search
+    if surplus := sorted(filter(is_surplus, report["unexpected_keys"])):
         return (
             f"its file has weights that its layers do not have ({surplus[0]}): further layers, or an adapter that was not "
             "merged"

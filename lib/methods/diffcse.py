@@ -14,6 +14,7 @@ from lib.distributed import own_rows
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
+from lib.encoders.kinds import check_packed
 from lib.methods.base import Needs, Views
 from lib.methods.mlm import TokenMasking
 from lib.methods.simcse import Projection, SimCSE, SimCSEArguments, both_views
@@ -78,7 +79,7 @@ class ReplacedTokenDetection(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:
         super().__init__()
-        check_reads_cls(encoder, "replaced-token detection")
+        check_reads_cls(encoder, "replaced-token detection (rtd_weight)")
         backbone, name = encoder.backbone, arguments.generator or encoder.backbone.config._name_or_path
         self.generator = Generator.from_pretrained(name)
         self.generator.check(name, encoder)
@@ -111,7 +112,8 @@ class ReplacedTokenDetection(nn.Module):
 
 
 def check_reads_cls(encoder: SentenceEncoder, what: str) -> None:
-    """Raise ConfigError when an encoder's embedding is not the plain [CLS] vector."""
+    """Raise ConfigError when an encoder's embedding is not the plain [CLS] vector, EncoderError when it is no BERT."""
+    check_packed(encoder.backbone.config, what)
     if encoder.pooling != "cls":
         raise ConfigError(f"{what} is given the [CLS] vector: set pooling to cls, not {encoder.pooling}.")
     if encoder.projection is not None:

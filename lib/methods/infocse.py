@@ -127,7 +127,7 @@ class AuxiliaryNetwork(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:
         super().__init__()
-        check_reads_cls(encoder, "the auxiliary network")
+        check_reads_cls(encoder, "the auxiliary network (auxiliary_weight)")
         backbone = encoder.backbone
         early = heads.count_early_layers(backbone, arguments.early_layers)
         advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"

@@ -17,6 +17,7 @@ from lib.data import Batch
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
+from lib.encoders.kinds import check_packed
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.losses.attention_mutual_information import SLICINGS
@@ -149,6 +150,7 @@ class MomentumQueue(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, arguments: MiCSEArguments) -> None:
         super().__init__()
+        check_packed(encoder.backbone.config, "the momentum encoder's own dropout (queue_size)")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
         for module in self.encoder.modules():
             if isinstance(module, nn.Dropout):

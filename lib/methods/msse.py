@@ -19,6 +19,7 @@ from lib.distributed import own_rows, processes
 from lib.encoders import SentenceEncoder
 from lib.encoders.dropout import Dropout
 from lib.encoders.heads import MLM_HEAD_STARTS, MODEL_FILES, mlm_head
+from lib.encoders.kinds import check_packed
 from lib.losses import dimension_contrast, masked_lm
 from lib.losses.dimension_contrast import NORMALISATIONS, REDUCTIONS
 from lib.methods.base import Method, Needs, Views, check_some_weight
@@ -84,6 +85,7 @@ class MSSE(Method):
             self.training_head = nn.Linear(encoder.dimension, encoder.dimension)
         self.decoder = None
         if arguments.reconstruction_weight:
+            check_packed(encoder.backbone.config, "the decoder (reconstruction_weight)")
             kind = DenoisingDecoder if arguments.decoder == "denoising" else PositionwiseDecoder
             self.decoder = kind(encoder, arguments)
 

@@ -11,6 +11,7 @@ from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
+from lib.encoders.kinds import dropout_rates
 from lib.encoders.saved import remove_layer_norms
 from lib.encoders.sentence_encoder import longest_input
 from lib.losses import tensor_modulus, twin_info_nce
@@ -97,7 +98,8 @@ class TNCSE(Method):
 def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
     if not name:
         return copy.deepcopy(encoder)
-    how = {"pooling": encoder.pooling, "dropout": encoder.backbone.config.hidden_dropout_prob, "device": "cpu"}
+    rate = next(iter(dropout_rates(encoder.backbone.config).values()))
+    how = {"pooling": encoder.pooling, "dropout": rate, "device": "cpu"}
     second = SentenceEncoder.from_pretrained(name, **how, what="second_backbone")
     read = {
         "tokenizer": lambda e: tokenizer_fingerprint(e.tokenizer),

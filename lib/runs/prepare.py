@@ -20,6 +20,7 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
+from lib.encoders.kinds import check_no_decoder
 from lib.encoders.saved import find_folder
 from lib.encoders.sentence_encoder import longest_input
 from lib.methods import Method
@@ -78,6 +79,7 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     dev = None if config.dev_task == "none" else shared.once(load_sts, data_dir, config.dev_task, "dev")
     how = {"pooling": config.pooling, "dropout": config.dropout}
     encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
+    check_no_decoder(encoder.backbone.config)
     if dev is not None:
         ids = encoder.tokenize([*dev.sentences1, *dev.sentences2])
         tokens = [token for row in ids for token in row]
@@ -171,8 +173,7 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
     columns: sentences of a row of the corpus. Raises ConfigError where more is needed than is free.
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
-    layer = sum(p.numel() for p in encoder.backbone.encoder.layer[:1].parameters())
-    parameters = sum(p.numel() for p in encoder.parameters()) + layer * needs.further_layers
+    parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
     tokens = config.batch_size / group.num_processes * max(needs.passes, columns) * config.max_length
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)

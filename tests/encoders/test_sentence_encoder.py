@@ -51,6 +51,7 @@ def test_pooling_equals_its_definition(backbone, pooling, request, sentences):
         by_definition = {
             "cls": layers[-1][0],
             "mean": layers[-1].mean(0),
+            "last": layers[-1][-1],
             "first_last_mean": (layers[1].mean(0) + layers[-1].mean(0)) / 2,
             "embeddings_last_mean": (layers[0].mean(0) + layers[-1].mean(0)) / 2,
             "mask_prompt": layers[-1][at_mask[-1, 0]] if len(at_mask) else None,
