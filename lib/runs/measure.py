@@ -20,6 +20,7 @@ from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
 from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
+from lib.encoders.whitening import Whitened
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.interface import Encode
@@ -29,7 +30,7 @@ from lib.evaluation.sts import evaluate_pair
 from lib.runs.prepare import FORMAT, encoder_name
 from lib.runs.store import Run, find_run, kept_rows
 
-Encoder = SentenceEncoder | ensemble.EncoderSum
+Encoder = SentenceEncoder | ensemble.EncoderSum | Whitened
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def scores(of: Run | Encoder, evaluations: Sequence[Evaluation]) -> pd.DataFrame
 
 def pooling_of(encoder: Encoder) -> str:
     """How the vectors of an encoder, or of those of a sum, are read."""
+    if isinstance(encoder, Whitened):
+        return f"{pooling_of(encoder.encoder)}, whitened"
     return ", ".join(dict.fromkeys(part.pooling for part in ensemble.parts(encoder)))
 
 
