@@ -17,6 +17,7 @@ def info_nce(
     queue: Tensor | None = None,
     include_positive: bool = True,
     own_view: bool = False,
+    margin: float = 0.0,
     excluded: Tensor | None = None,
 ) -> Tensor:
     """InfoNCE with in-batch negatives, one direction: row i of z1 looks for row i of z2.
@@ -37,6 +38,7 @@ def info_nce(
         queue: [Q, D], extra negatives of z1 (momentum queue); give it detached.
         include_positive: False leaves the positive out of the denominator, as some papers' equations read literally.
         own_view: the in-batch negatives of z1[i] are the other rows of z1 (miCSE, Eq. 2), not those of z2.
+        margin: degrees by which the angle of a positive pair counts as wider, up to 180 (ArcCSE's L_arc, ACL 2022).
         excluded: bool [N, N], with hard negatives [N, (1 + K) N]: what is no negative of z1[i], such as the same text once more;
             its own positive stays.
     """
@@ -44,11 +46,15 @@ def info_nce(
         raise ValueError(f"z1 {tuple(z1.shape)} and z2 {tuple(z2.shape)} must both be [N, D].")
     if hard_negatives is not None and hard_negatives.shape[-2:] != z1.shape:
         raise ValueError(f"hard_negatives {tuple(hard_negatives.shape)} must be {tuple(z1.shape)} like z1.")
-    if temperature <= 0 or hard_negative_weight < 0:
-        raise ValueError("temperature must be positive and hard_negative_weight not negative.")
+    if temperature <= 0 or hard_negative_weight < 0 or not 0 <= margin < 180:
+        raise ValueError("temperature must be positive, hard_negative_weight not negative, margin from 0 to 180.")
     z1, z2 = F.normalize(z1, dim=-1, eps=1e-8), F.normalize(z2, dim=-1, eps=1e-8)
     positives = z1 @ z2.T / temperature  # [N, N], the diagonal holds the positives
     own = torch.eye(len(z1), dtype=torch.bool, device=z1.device)
+    if margin:  # the clamp: the slope of acos is infinite at 1
+        angles = torch.acos((z1 * z2).sum(-1).clamp(-1 + 1e-6, 1 - 1e-6))  # [N]
+        wider = (angles + math.radians(margin)).clamp(max=math.pi)
+        positives = torch.where(own, torch.cos(wider) / temperature, positives)
     in_batch = torch.where(own, positives, z1 @ z1.T / temperature) if own_view else positives
     columns = [in_batch if include_positive else in_batch.masked_fill(own, -math.inf)]
     log_alpha = math.log(hard_negative_weight) if hard_negative_weight else -math.inf

@@ -8,10 +8,12 @@ from typing import Any
 
 from lib.checks import ConfigError, check_choice, check_known
 from lib.encoders import SentenceEncoder
+from lib.methods.arccse import ArcCSE
 from lib.methods.base import Method, Needs, Views, Wrapper
 from lib.methods.ct import CT
 from lib.methods.diffcse import DiffCSE
 from lib.methods.distill import Distill
+from lib.methods.esimcse import ESimCSE
 from lib.methods.infocse import InfoCSE
 from lib.methods.informin_cl import InforMinCL
 from lib.methods.jtcse import JTCSE
@@ -25,9 +27,11 @@ from lib.methods.three_r import ThreeR
 from lib.methods.tncse import TNCSE
 
 REGISTRY: dict[str, type[Method]] = {
+    "arccse": ArcCSE,
     "ct": CT,
     "diffcse": DiffCSE,
     "distill": Distill,
+    "esimcse": ESimCSE,
     "infocse": InfoCSE,
     "informin_cl": InforMinCL,
     "jtcse": JTCSE,

@@ -6,7 +6,7 @@ sentence twice can have the attention term, too.
 
 import copy
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Interval
@@ -94,16 +94,9 @@ class MiCSE(Method):
         return {"info_nce": loss} | self.attention_term.of_copies(views.captured["maps"], batch)
 
     def after_step(self) -> None:
-        """The copy follows the encoder, then embeds this batch for the next steps, with the online head.
-
-        ESimCSE, whose code the authors build on, lets it follow just before the optimiser's step; here just after.
-        """
         super().after_step()
-        if self.queue is None:
-            return
-        self.queue.follow(self.encoder)
-        with torch.no_grad():
-            self.queue.append(gather(self.training_head(self.queue.encoder(*self.latest))))
+        if self.queue is not None:
+            self.queue.update(self, *self.latest)
 
 
 class AttentionTerm:
@@ -146,9 +139,12 @@ class AttentionTerm:
 
 
 class MomentumQueue(nn.Module):
-    """MoCo's slowly following copy of the encoder, and its embeddings of the latest batches as further negatives."""
+    """MoCo's slowly following copy of the encoder, and its embeddings of the latest batches as further negatives.
 
-    def __init__(self, encoder: SentenceEncoder, arguments: MiCSEArguments) -> None:
+    arguments: with queue_size, momentum and momentum_dropout, see MiCSEArguments.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
         super().__init__()
         check_packed(encoder.backbone.config, "the momentum encoder's own dropout (queue_size)")
         self.encoder = copy.deepcopy(encoder).requires_grad_(False)
@@ -162,6 +158,14 @@ class MomentumQueue(nn.Module):
     def negatives(self) -> Tensor:
         """[Q, D], oldest first; Q is `queue_size`, and less during the first steps."""
         return self.rows[: int(self.filled)]
+
+    @torch.no_grad()
+    def update(self, method: Method, input_ids: Tensor, attention_mask: Tensor) -> None:
+        """After a step: the copy follows the method's encoder, then embeds this batch [N, L] for the next steps, with the
+        online head. In the code of ESimCSE, on which miCSE builds, it follows just before the optimiser's step."""
+        self.follow(method.encoder)
+        views = Views({"encoder": self.encoder(input_ids, attention_mask)})
+        self.append(gather(method.project(views).embeddings["encoder"]))
 
     @torch.no_grad()
     def follow(self, encoder: SentenceEncoder) -> None:

@@ -48,16 +48,17 @@ class MirrorBERT(Method):
 
 
 def mask_span(
-    input_ids: Tensor, mask: Tensor, length: int, mask_id: int, generator: torch.Generator | None = None
+    input_ids: Tensor, mask: Tensor, length: int | Tensor, mask_id: int, generator: torch.Generator | None = None
 ) -> Tensor:
     """Put mask_id on `length` consecutive tokens of every row, [CLS] and [SEP] aside; one token at least stays.
 
-    input_ids, mask: [N, L], padding on the right; first and last token of a row are special. -> [N, L].
+    input_ids, mask: [N, L], padding on the right; first and last token of a row are special. -> [N, L]; with lengths
+    [K, N] [K, N, L], in which a longer span of a row holds its shorter ones.
     """
     words = mask.sum(1) - 2  # [N]
-    lengths = (words - 1).clamp(min=0, max=length)
+    lengths = torch.minimum((words - 1).clamp(min=0), torch.as_tensor(length, device=words.device))
     draw = torch.rand(len(input_ids), generator=generator, device="cpu").to(input_ids.device)
     start = 1 + (draw * (words - lengths + 1)).floor().long()
     place = torch.arange(input_ids.size(1), device=input_ids.device)
-    inside = (place >= start[:, None]) & (place < (start + lengths)[:, None])
+    inside = (place >= start[..., None]) & (place < (start + lengths)[..., None])
     return input_ids.masked_fill(inside, mask_id)

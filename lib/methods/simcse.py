@@ -70,11 +70,14 @@ class SimCSE(Method):
         return Views({"encoder": torch.stack(views, dim=1)}, roles)
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
-        excluded = equal_texts(batch) if self.arguments.equal_texts == "left_out" else None
-        terms = {"info_nce": contrast(views, self.arguments, excluded=excluded)}
+        terms = {"info_nce": contrast(views, self.arguments, **self.further(views, batch))}
         if self.arguments.mlm_weight:
             terms["mlm"] = self.arguments.mlm_weight * self.masked_lm(batch)
         return terms
+
+    def further(self, views: Views, batch: Batch) -> dict[str, Any]:
+        """Further arguments of `info_nce`; a subclass adds to them."""
+        return {"excluded": equal_texts(batch) if self.arguments.equal_texts == "left_out" else None}
 
     def masked_lm(self, batch: Batch) -> Tensor:
         """MLM loss of anchors and positives, each masked by itself."""

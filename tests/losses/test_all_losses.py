@@ -12,6 +12,7 @@ GRADIENTS = [
     ("dimension_contrast", [(5, 3)] * 2, {}),
     ("dimension_contrast", [(5, 3)] * 2, {"normalise": "l2", "reduce": "means"}),
     ("info_nce", [(4, 3)] * 2, {"temperature": 0.5}),
+    ("info_nce", [(4, 3)] * 2, {"temperature": 0.5, "margin": 20.0}),
     ("mutual_reconstruction", [(4, 3)] * 2, {}),
     ("positives_only", [(4, 3)] * 2, {"temperature": 0.5}),
     ("tensor_modulus", [(6, 6)] * 2 + [(6, 5)] * 2, {}),
@@ -46,12 +47,17 @@ def with_hard_negatives(z1, z2, negatives):
     return info_nce(z1, z2, hard_negatives=negatives)
 
 
+def with_a_margin(z1, z2):
+    return info_nce(z1, z2, margin=10.0)
+
+
 def with_three_negatives(z1, z2):
     return losses.contrastive_tension(z1, z2, negatives=3)
 
 
 INVARIANT = [  # loss, number of views, changes of all views that leave it as it is, and one that does not
     (with_hard_negatives, 3, [scaled, rotated, order(3, 0, 5, 1, 4, 2)], lambda a, b, c: (b, a, c)),
+    (with_a_margin, 2, [scaled, rotated, order(3, 0, 5, 1, 4, 2)], lambda a, b: (b, a)),
     (losses.twin_info_nce, 1, [scaled, rotated], order(0, 2, 1, 3, 4, 5)),
     (losses.twin_info_nce, 2, [scaled, rotated, order(4, 5, 0, 1, 2, 3), order(1, 0, 2, 3, 5, 4)], lambda a, b: (b, a)),
     (with_three_negatives, 2, [rotated, order(4, 5, 0, 1, 2, 3), lambda a, b: (3 * a, b / 3)], scaled),
@@ -86,6 +92,7 @@ REFUSED = [
     ("info_nce", [A, B], {}, "must both be"),
     ("info_nce", [A, A], {"temperature": 0.0}, "temperature must be positive"),
     ("info_nce", [A, A], {"hard_negative_weight": -1.0}, "not negative"),
+    ("info_nce", [A, A], {"margin": 180.0}, "margin from 0 to 180"),
     ("info_nce", [A, A], {"hard_negatives": torch.zeros(3, 3)}, "like z1"),
     ("mutual_reconstruction", [A, A], {"reduce": "dim"}, "choose mean or sum"),
     ("mutual_reconstruction", [A, B], {}, r"must both be \[N, D\]"),

@@ -8,12 +8,18 @@ import torch
 from lib.losses import info_nce, positives_only
 
 
-def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True, own_view=False):
+def loop_reference(
+    z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True, own_view=False, margin=0.0
+):
     """The equation, written as loops over Python floats."""
 
     def cos(u, v):
         dot = sum(a * b for a, b in zip(u, v, strict=True))
         return dot / math.sqrt(sum(a * a for a in u)) / math.sqrt(sum(b * b for b in v))
+
+    def wide(u, v):
+        """Of a positive pair, its angle widened to at most 180 degrees."""
+        return math.cos(min(math.pi, math.acos(cos(u, v)) + math.radians(margin)))
 
     z1, z2 = z1.tolist(), z2.tolist()
     total = 0.0
@@ -21,13 +27,14 @@ def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, includ
         denominator = 0.0
         for j in range(len(z2)):
             if include_positive or j != i:
-                denominator += math.exp(cos(z1[i], (z1 if own_view and j != i else z2)[j]) / temperature)
+                cosine = wide(z1[i], z2[i]) if j == i else cos(z1[i], (z1 if own_view else z2)[j])
+                denominator += math.exp(cosine / temperature)
             if hard is not None:
                 weight = alpha if i == j else 1.0
                 denominator += weight * math.exp(cos(z1[i], hard.tolist()[j]) / temperature)
         for q in [] if queue is None else queue.tolist():
             denominator += math.exp(cos(z1[i], q) / temperature)
-        total -= math.log(math.exp(cos(z1[i], z2[i]) / temperature) / denominator)
+        total -= math.log(math.exp(wide(z1[i], z2[i]) / temperature) / denominator)
     return total / len(z1)
 
 
@@ -37,11 +44,12 @@ def loop_reference(z1, z2, temperature, hard=None, alpha=1.0, queue=None, includ
 @pytest.mark.parametrize("queued", [0, 5])
 @pytest.mark.parametrize("include_positive", [True, False])
 @pytest.mark.parametrize("own_view", [True, False])
-def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view):
+@pytest.mark.parametrize("margin", [0.0, 10.0, 90.0])
+def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view, margin):
     random = torch.Generator().manual_seed(n)
     z1, z2, negatives = torch.randn(3, n, d, generator=random, dtype=torch.float64)
     queue = torch.randn(queued, d, generator=random, dtype=torch.float64) if queued else None
-    options = {"queue": queue, "include_positive": include_positive, "own_view": own_view}
+    options = {"queue": queue, "include_positive": include_positive, "own_view": own_view, "margin": margin}
     negatives = negatives if hard else None
     found = info_nce(z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options)
     expected = loop_reference(z1, z2, temperature, hard=negatives, alpha=alpha, **options)
@@ -64,6 +72,19 @@ def test_hand_values():
     z, same = torch.eye(2), torch.ones(8, 4)
     assert info_nce(z, z, temperature=1.0).item() == pytest.approx(math.log(1 + math.exp(-1)))
     assert info_nce(same, same).item() == pytest.approx(math.log(8), rel=1e-5)
+
+
+def test_a_margin_widens_the_angle_of_positive_pairs_up_to_half_a_turn():
+    """Positives at 0 degrees count as at 60, negatives stay at 90; opposite positives stay opposite and learn nothing."""
+    z = torch.eye(2)
+    expected = -math.log(math.exp(0.5) / (math.exp(0.5) + 1))
+    assert info_nce(z, z, temperature=1.0, margin=60.0).item() == pytest.approx(expected, abs=2e-3)
+    opposite = (-z).requires_grad_()
+    loss = info_nce(z, opposite, temperature=1.0, margin=30.0)
+    assert loss.item() == pytest.approx(math.log1p(math.e), rel=1e-5)
+    torch.testing.assert_close(torch.autograd.grad(loss, opposite)[0].diagonal(), torch.zeros(2), atol=1e-5, rtol=0)
+    same = z.clone().requires_grad_()
+    assert torch.autograd.grad(info_nce(same, same, margin=10.0), same)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])

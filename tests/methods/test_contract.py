@@ -24,9 +24,11 @@ from lib.methods.mirror_bert import mask_span
 AMI = {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "ami_samples": 10}
 # method -> arguments with which all of its terms are on
 ARGUMENTS = {
+    "arccse": {"mlm_weight": 0.1, "triplet_margin": 0.1},
     "ct": AMI,
     "diffcse": {"generator": "SECOND"},
     "distill": {"teacher": "SECOND"},
+    "esimcse": {"mlm_weight": 0.1, "queue_size": 24},
     "infocse": {"auxiliary_weight": 0.1, "rtd_weight": 0.1, "generator": "SECOND", "head": "random", "swap_every": 1},
     "informin_cl": {"mlm_weight": 0.1},
     "jtcse": {"second_backbone": "SECOND", "cross_attention_layers": 2},
@@ -233,7 +235,9 @@ def test_texts_are_read_as_embed_reads_the_anchors(tiny_bert, second, sentences,
 
 # method -> its arguments with its own idea switched off, and the method that is left
 OFF = {
+    "arccse": ({"margin": 0.0, "triplet_weight": 0.0}, "simcse", {}),
     "diffcse": ({"rtd_weight": 0.0}, "simcse", {"projection": "bn_mlp"}),
+    "esimcse": ({"repetition_rate": 0.0, "queue_size": 0}, "simcse", {}),
     "infocse": ({"auxiliary_weight": 0.0}, "simcse", {"projection": "bn_mlp"}),
     "informin_cl": ({"forgetting_weight": 0.0}, "simcse", {"projection": "none"}),
     "jtcse": ({"cross_attention_layers": 0, "coin": False}, "tncse", {}),
@@ -253,6 +257,7 @@ def test_without_its_idea_a_method_is_another_one_bit_by_bit(backbone, request, 
 
 
 WEIGHTS = {  # method -> weight: its term
+    "arccse": {"triplet_weight": "triplet"},
     "ct": {"ami_weight": "ami"},
     "diffcse": {"rtd_weight": "rtd"},
     "infocse": {"contrastive_weight": "info_nce", "auxiliary_weight": "auxiliary"},
@@ -370,6 +375,7 @@ REFUSED = [
     ("identity", {}, "write outer\\(inner\\)"),
     ("simcse(micse)", {}, "write outer\\(inner\\)"),
     ("identity(mlm)", {}, "method identity cannot be put around mlm, which embeds no sentences"),
+    ("arccse", {"smaller_span": 0.4}, "smaller_span 0.4 must be below larger_span 0.4"),
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 3}, "even number of them, not those from min_layer 0 to"),
     ("distill", {}, "needs a teacher"),
     ("infocse", {"contrastive_weight": 0.0, "auxiliary_weight": 0.0}, "are all 0: nothing would be trained"),
@@ -386,6 +392,7 @@ REFUSED = [
     ("sscl", {"dropout_masks": "identical"}, "dropout_masks 'identical' is unknown: choose one of independent"),
     ("three_r(distill)", {"teacher": "some"}, "means nothing where a target is fixed"),
     ("three_r(diffcse)", {}, "batch norm: set projection to train_only or none"),
+    ("three_r(esimcse)", {}, "this queue holds projected vectors: set place to projection"),
     ("three_r(micse)", {}, "this queue holds projected vectors: set place to projection"),
     ("three_r(three_r(simcse))", {}, "share the argument deviation_gradient"),
     ("three_r(simcse)", {"operation": "zero", "dimensions": "all"}, "would leave nothing"),
@@ -410,12 +417,14 @@ OTHERS = {  # other encoders than the backbone, by what differs
 }
 HEADLESS = "saved without an MLM head"
 MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with one that has no MLM head
+    ("arccse", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers"),
     ("diffcse", {"pooling": "mean"}, "set pooling to cls, not mean"),
     ("diffcse", {"projection": "always"}, "set projection to bn_mlp, train_only or none"),
     ("diffcse", {"generator": "NOTHING"}, "^generator '.*nothing' is neither an existing folder"),
     ("distill", {"teacher": "NOTHING"}, "^teacher '.*nothing' is neither an existing folder"),
     ("distill", {"teacher": "NARROW"}, "have 16 dimensions, those of the backbone 32"),
+    ("esimcse", {"pooling": "mask_prompt"}, "would repeat words of the prompt"),
     ("tncse", {"second_backbone": "NARROW"}, "vectors of different length cannot be added"),
     ("tncse", {"second_backbone": "SHORT"}, "another longest text"),
     ("tncse", {"second_backbone": "ROBERTA"}, "another tokenizer"),
