@@ -32,8 +32,8 @@ def test_the_walk_adds_a_method_that_keeps_the_contract_and_trains(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     blocks = BLOCK.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf8"))
     assert [name for _, name, _ in blocks] == [
-        "lib/losses/arc_contrast.py", "lib/losses/__init__.py", "tests/losses/test_arc_contrast.py",
-        "lib/methods/arccse.py", "lib/methods/__init__.py", "tests/methods/test_contract.py",
+        "lib/losses/align_uniform.py", "lib/losses/__init__.py", "tests/losses/test_align_uniform.py",
+        "lib/methods/align_uniform.py", "lib/methods/__init__.py", "tests/methods/test_contract.py",
     ]  # fmt: skip
     for kind, name, block in blocks:
         path = tmp_path / name
@@ -43,13 +43,13 @@ def test_the_walk_adds_a_method_that_keeps_the_contract_and_trains(tmp_path):
     subprocess.run([sys.executable, "-m", "ruff", "check", "--quiet", *new], cwd=tmp_path, check=True)
 
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "CSE_RUNS": str(tmp_path / "runs"), "CSE_PROGRESS": "off"}
-    tests = ["tests/losses/test_arc_contrast.py", "tests/methods/test_contract.py", "tests/test_imports.py"]
-    chosen = ["-k", "arc_contrast or arccse or every_method or imports", "-p", "no:cacheprovider", "-q"]
+    tests = ["tests/losses/test_align_uniform.py", "tests/methods/test_contract.py", "tests/test_imports.py"]
+    chosen = ["-k", "align_uniform or every_method or imports", "-p", "no:cacheprovider", "-q"]
     train = ["-m", "lib.runs", "-f", "params/demo/0_start_here.yaml"]
-    train += ["-p", "method=three_r(arccse)", "-p", "max_steps=2"]
+    train += ["-p", "method=three_r(align_uniform)", "-p", "max_steps=2"]
     for command in (["-m", "pytest", *tests, *chosen], train):
         done = subprocess.run(
             [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert '"steps": 2' in done.stdout and len(list((tmp_path / "runs" / "demo").glob("three_r-arccse-*"))) == 1
+    assert '"steps": 2' in done.stdout and len(list((tmp_path / "runs" / "demo").glob("three_r-align_uniform-*"))) == 1
