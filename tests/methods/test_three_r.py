@@ -24,7 +24,7 @@ def inside(folder, second, name):
 
 
 def wrapped(folder, second, name="simcse", **changes):
-    if name == "micse":
+    if name in ("esimcse", "micse"):
         changes = {"place": "projection"} | changes
     return inside(folder, second, name).replace(method=f"three_r({name})", **changes)
 
