@@ -36,6 +36,7 @@ class RunConfig(checks.Checked):
     method: str = "simcse"  # see lib.methods; `outer(inner)` puts one around another
     method_arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)  # see the method's Arguments
     batch_size: Annotated[int, Interval(ge=2)] = 64  # rows per step over all processes: N of the loss
+    chunk_size: Count = 0  # rows that a process embeds at a time: the same step in less memory; 0 takes all at once
     learning_rate: Annotated[float, Interval(gt=0, le=1)] = 3.0e-5
     weight_decay: NonNegative = 0.0
     warmup_ratio: Probability = 0.0  # share of the steps with rising learning rate
@@ -60,7 +61,10 @@ class RunConfig(checks.Checked):
         parts = self.spec.arguments(self.method_arguments)
         values = {name: value for part in parts for name, value in asdict(part).items()}
         object.__setattr__(self, "method_arguments", MappingProxyType(values))
-        self.spec.needs(values)  # a wrapper refuses a method that it cannot be put around
+        needs = self.spec.needs(values)  # a wrapper refuses a method that it cannot be put around
+        if self.chunk_size and (needs.pretraining or needs.beside_embeddings):
+            which = f" with {', '.join(needs.beside_embeddings)} above 0" if needs.beside_embeddings else ""
+            raise checks.ConfigError(f"method {self.method}{which} reads more than embeddings: set chunk_size to 0.")
 
     @property
     def spec(self) -> MethodSpec:

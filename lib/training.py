@@ -86,11 +86,14 @@ def train(
 
     Raises:
         NumericError: a loss term, the gradient norm or the dev score is not finite.
-        ConfigError: the number of processes does not divide batch_size, or the checkpoint cannot be resumed here.
+        ConfigError: the number of processes does not divide batch_size, chunk_size does not work on this device, or the
+            checkpoint cannot be resumed here.
     """
     accelerator = Accelerator(mixed_precision="no")  # precision is the encoder's, whatever `accelerate config` says
     if config.batch_size % accelerator.num_processes:
         raise ConfigError(f"batch_size {config.batch_size} cannot be shared by {accelerator.num_processes} processes.")
+    if config.chunk_size and accelerator.device.type == "mps":
+        raise ConfigError("chunk_size needs random numbers that can be drawn again, which mps has not: set it to 0.")
     steps_per_epoch = -(-len(corpus) // config.batch_size)
     steps = min(config.epochs * steps_per_epoch, config.max_steps or float("inf"))
     method.to(accelerator.device)
@@ -185,7 +188,7 @@ def _step(
 ) -> dict[str, float]:
     """Forward, guard, backward, clip, update; the values of this step for the history."""
     model.train()
-    terms = model(batch)
+    terms = model(batch, config.chunk_size)
     values = dict(zip(terms, torch.stack([t.detach().float() for t in terms.values()]).tolist(), strict=True))
     for name, value in values.items():
         if not np.isfinite(value):

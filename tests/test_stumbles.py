@@ -317,16 +317,23 @@ def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch)
         preflight(config.replace(method="micse"))
 
 
-def test_the_new_argument_moves_no_run(tmp_path):
-    """A run that leaves nothing out has the name it had before the argument came."""
+def test_new_parameters_move_no_run(tmp_path):
+    """A run that leaves nothing out, and embeds its batches whole, has the name it had before the parameters came."""
     config = RunConfig(corpus="demo", seed=7)
     names = [
         run_id(config.replace(**change), {"corpus": "c"})
-        for change in ({}, {"equal_texts": "negatives"}, {"equal_texts": "left_out"})
+        for change in (
+            {},
+            {"equal_texts": "negatives"},
+            {"chunk_size": 0},
+            {"equal_texts": "left_out"},
+            {"chunk_size": 8},
+        )
     ]
-    assert names[0] == names[1] != names[2] and names[0] == "simcse-ee48a12bbda9"
+    assert names[:3] == ["simcse-ee48a12bbda9"] * 3 and len({*names}) == 3
     (tmp_path / "config.yaml").write_text("method: simcse\ndev_task: none\n")
-    assert "equal_texts" not in Run(tmp_path).settings["method_arguments"]
+    settings = Run(tmp_path).settings
+    assert not {"equal_texts", "chunk_size"} & {*settings, *settings["method_arguments"]}
 
 
 def test_a_method_without_the_option_refuses_it():

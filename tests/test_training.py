@@ -130,8 +130,8 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
     method, corpus, config = build(tiny_bert, sentences)
     calls = []
 
-    def broken(batch, forward=method.forward):
-        terms = forward(batch)
+    def broken(*given, forward=method.forward):
+        terms = forward(*given)
         calls.append(1)
         return terms | {"extra": terms["info_nce"] * (float("nan") if len(calls) == 3 else 1.0)}
 
@@ -306,6 +306,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
     one_step = {"pooling": "cls", "max_steps": 1}
     cases = {
         "simcse": {},
+        "chunks": {"chunk_size": 3},
         "further epochs": {"epochs": 4, "method_arguments": {"temperature": 0.1}},
         "jtcse": {"method": "jtcse", "pooling": "cls", "method_arguments": twins},
         "infocse": one_step | {"method": "infocse", "max_length": 6, "method_arguments": auxiliary},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lib.checks import ConfigError
 from lib.data import Batch, Corpus
@@ -40,6 +41,8 @@ class Needs:
     # of tokens: `embed` gives a wrapper no sentences, long texts become several rows, rows of similar length share a
     # batch (less padding, less chance), and the last step is kept, whatever the dev scores
     pretraining: bool = False
+    # weights above 0 of terms that read more of the texts than their embeddings: such a batch is not embedded in chunks
+    beside_embeddings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,9 +115,11 @@ class Method(nn.Module):
         """Weighted terms by name, from the embeddings of all processes; the loss is their sum."""
         raise NotImplementedError
 
-    def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of this process's batch. Embeddings are gathered over the processes here and nowhere else."""
-        views = self.embed(batch)
+    def forward(self, batch: Batch, chunk_size: int = 0) -> dict[str, Tensor]:
+        """The terms of this process's batch, which is embedded at once (chunk_size 0) or in chunks of so many rows.
+        Embeddings are gathered over the processes here and nowhere else."""
+        in_chunks = 0 < chunk_size < len(batch)
+        views = embed_in_chunks(self.embed, batch, chunk_size) if in_chunks else self.embed(batch)
         gathered = views.replace(embeddings={name: gather(z) for name, z in views.embeddings.items()})
         return self.loss(self.project(gathered), batch)
 
@@ -153,6 +158,24 @@ class Method(nn.Module):
         self.encoder.save(folder)
         if self.training_head is not None:
             save_weights(self.training_head.state_dict(), folder / TRAINING_HEAD)
+
+
+def embed_in_chunks(embed: Callable[[Batch], Views], batch: Batch, size: int) -> Views:
+    """The embeddings that `embed` gives of `size` rows at a time; nothing else that it captures.
+
+    GradCache (Gao et al. 2021, arXiv 2101.06983): no chunk keeps what its backward pass needs. That pass brings the
+    gradient of the whole batch's loss to the embeddings, and there embeds chunk after chunk once more, with the random
+    numbers of the first time. So the gradient is exact, and memory holds one chunk.
+    """
+
+    def again(input_ids: Tensor, attention_mask: Tensor, *extra: Tensor) -> Views:
+        return embed(Batch(input_ids, attention_mask, batch.roles, dict(zip(batch.extra, extra, strict=True))))
+
+    tensors = (batch.input_ids, batch.attention_mask, *batch.extra.values())
+    chunks = zip(*(x.split(size) for x in tensors), strict=True)
+    views = [checkpoint(again, *chunk, use_reentrant=False) for chunk in chunks]
+    joined = {name: torch.cat([part.embeddings[name] for part in views]) for name in views[0].embeddings}
+    return views[0].replace(embeddings=joined, captured={})
 
 
 class Wrapper(nn.Module):

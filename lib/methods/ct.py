@@ -30,7 +30,7 @@ class CT(Method):
 
     @classmethod
     def needs(cls, arguments: CTArguments) -> Needs:
-        return Needs(trained_encoders=2)
+        return Needs(trained_encoders=2, beside_embeddings=arguments.beside_embeddings)
 
     def __init__(self, encoder: SentenceEncoder, arguments: CTArguments) -> None:
         super().__init__(encoder, arguments)

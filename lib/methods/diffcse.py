@@ -42,7 +42,8 @@ class DiffCSE(SimCSE):
             return needs
         generators = {"generator": arguments.generator} if arguments.generator else {}
         files = needs.files if arguments.generator else tuple({*needs.files, MODEL_FILES})
-        return replace(needs, passes=needs.passes + 2, trained_encoders=2, generators=generators, files=files)
+        needs = replace(needs, beside_embeddings=(*needs.beside_embeddings, "rtd_weight"), files=files)
+        return replace(needs, passes=needs.passes + 2, trained_encoders=2, generators=generators)
 
     def __init__(self, encoder: SentenceEncoder, arguments: DiffCSEArguments) -> None:
         super().__init__(encoder, arguments)

@@ -65,6 +65,7 @@ class InfoCSE(DiffCSE):
             return needs
         heads_read = {heads.MODEL_FILES: arguments.lm_head, heads.LATE_LAYERS: arguments.head}
         files = {*needs.files, *(file for file, start in heads_read.items() if start == "pretrained")}
+        needs = replace(needs, beside_embeddings=(*needs.beside_embeddings, "auxiliary_weight"))
         return replace(needs, passes=needs.passes + 1, further_layers=arguments.late_layers, files=tuple(sorted(files)))
 
     def __init__(self, encoder: SentenceEncoder, arguments: InfoCSEArguments) -> None:

@@ -36,6 +36,11 @@ class AMIArguments(Checked):
     padded_queries: bool = True  # entries whose query is padding may be drawn (code), or tokens only (paper)
     valid_fraction_factor: bool = True  # the code's factor for padding and dropout, one for a batch; the paper has none
 
+    @property
+    def beside_embeddings(self) -> tuple[str, ...]:
+        """See `Needs.beside_embeddings`."""
+        return ("ami_weight",) if self.ami_weight else ()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("max_layer", self.max_layer, self.min_layer + 1)
@@ -69,7 +74,7 @@ class MiCSE(Method):
 
     @classmethod
     def needs(cls, arguments: MiCSEArguments) -> Needs:
-        return Needs(projected_negatives=arguments.queue_size > 0)
+        return Needs(projected_negatives=arguments.queue_size > 0, beside_embeddings=arguments.beside_embeddings)
 
     def __init__(self, encoder: SentenceEncoder, arguments: MiCSEArguments) -> None:
         super().__init__(encoder, arguments)
@@ -78,7 +83,7 @@ class MiCSE(Method):
         self.queue = MomentumQueue(encoder, arguments) if arguments.queue_size else None
 
     def embed(self, batch: Batch) -> Views:
-        input_ids, mask = self.latest = batch.column("anchor")  # [N, L]
+        input_ids, mask = batch.column("anchor")  # [N, L]
         maps = self.attention_term.maps()
         z = self.encoder(input_ids.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), maps=maps)
         negatives = None if self.queue is None else self.queue.negatives().clone()
@@ -86,12 +91,13 @@ class MiCSE(Method):
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         pair, arguments = views.by_role().values(), self.arguments
+        self.latest = batch.column("anchor")  # [N, L], for the queue
         if arguments.negatives == "none":
             loss = positives_only(*pair, temperature=arguments.temperature)
         else:
             how = {"include_positive": arguments.positive_in_denominator, "own_view": arguments.negatives == "own_view"}
             loss = info_nce(*pair, temperature=arguments.temperature, queue=views.negatives, **how)
-        return {"info_nce": loss} | self.attention_term.of_copies(views.captured["maps"], batch)
+        return {"info_nce": loss} | self.attention_term.of_copies(views, batch)
 
     def after_step(self) -> None:
         super().after_step()
@@ -121,11 +127,11 @@ class AttentionTerm:
         """What a forward pass is to capture; None when the term is off."""
         return AttentionMaps(self.layers, self.arguments.padded_queries) if self.is_on else None
 
-    def of_copies(self, maps: AttentionMaps | None, batch: Batch) -> dict[str, Tensor]:
+    def of_copies(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         """The term of a pass whose rows 2k and 2k + 1 are the copies of anchor k; {} when it is off."""
-        if maps is None:
+        if not self.is_on:
             return {}
-        attention = maps.probabilities()
+        attention = views.captured["maps"].probabilities()
         return {"ami": self(attention[:, 0::2], attention[:, 1::2], batch.column("anchor")[1])}
 
     def __call__(self, att1: Tensor, att2: Tensor, mask: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from lib.checks import ConfigError, Count, Positive
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.losses import twin_info_nce
-from lib.methods.base import Method, Views
+from lib.methods.base import Method, Needs, Views
 from lib.methods.micse import AMIArguments, AttentionTerm
 
 
@@ -28,6 +28,10 @@ class MirrorBERT(Method):
 
     Arguments = MirrorBERTArguments
 
+    @classmethod
+    def needs(cls, arguments: MirrorBERTArguments) -> Needs:
+        return Needs(beside_embeddings=arguments.beside_embeddings)
+
     def __init__(self, encoder: SentenceEncoder, arguments: MirrorBERTArguments) -> None:
         super().__init__(encoder, arguments)
         if arguments.span_length and encoder.pooling == "mask_prompt":
@@ -44,7 +48,7 @@ class MirrorBERT(Method):
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         terms = {"twin_info_nce": twin_info_nce(views.rows(), temperature=self.arguments.temperature)}
-        return terms | self.attention_term.of_copies(views.captured["maps"], batch)
+        return terms | self.attention_term.of_copies(views, batch)
 
 
 def mask_span(

@@ -23,7 +23,8 @@ class Probes:
         watched, world = x.view_as(x), processes().num_processes
 
         def keep(gradient: Tensor) -> None:  # DDP takes the mean over the processes
-            self._norms[name] = gradient.detach().float().norm() / world
+            norm = gradient.detach().float().norm() / world
+            self._norms[name] = torch.hypot(self._norms[name], norm) if name in self._norms else norm  # of all chunks
 
         watched.register_hook(keep)
         return watched
@@ -38,5 +39,5 @@ class Probes:
     def values(self) -> dict[str, float]:
         """Norms over all entries of the last step, and the losses that it compared, if it did."""
         values = {name: float(norm) for name, norm in self._norms.items()} | self._losses
-        self._losses = {}
+        self._norms, self._losses = {}, {}
         return values

@@ -44,6 +44,7 @@ class SimCSE(Method):
             optional_roles=("positive", "hard_negative"),
             files=(MODEL_FILES,) if arguments.mlm_weight else (),
             batch_norm=arguments.projection == "bn_mlp",
+            beside_embeddings=("mlm_weight",) if arguments.mlm_weight else (),
         )
 
     def __init__(self, encoder: SentenceEncoder, arguments: SimCSEArguments) -> None:

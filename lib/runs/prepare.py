@@ -28,8 +28,8 @@ from lib.methods import Method
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes
 # Not part of the name by themselves: where things are filed, and what the checksums stand for.
 NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task")
-# Arguments that came later: part of the name, and of a run's settings, unless they have the values of older runs.
-LATER = {"equal_texts": "negatives"}
+# Parameters that came later: part of the name, and of a run's settings, unless they have the values of older runs.
+LATER = {"equal_texts": "negatives", "chunk_size": 0}
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def prepare(config: RunConfig, *, shared: Shared | None = None) -> Prepared:
 
 def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     """Method and a hash of what the run is: content of the data and the encoders, not where they lie."""
-    values = {name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME}
+    values = as_before({name: value for name, value in config.as_dict().items() if name not in NOT_IN_NAME})
     for argument in (*config.needs.encoders, *config.needs.generators, *config.needs.texts):
         values["method_arguments"].pop(argument)
     values["method_arguments"] = as_before(values["method_arguments"])
@@ -129,9 +129,9 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def as_before(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a method, without those of LATER that have the value of older runs."""
-    return {name: value for name, value in arguments.items() if LATER.get(name) != value}
+def as_before(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a run, or arguments of a method, without those of LATER that have the value of older runs."""
+    return {name: value for name, value in values.items() if LATER.get(name) != value}
 
 
 def encoder_name(path_or_id: str) -> str:
@@ -174,7 +174,9 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
     parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
-    tokens = config.batch_size / group.num_processes * max(needs.passes, columns) * config.max_length
+    rows = config.batch_size / group.num_processes
+    rows = min(rows, config.chunk_size or rows)
+    tokens = rows * max(needs.passes, columns) * config.max_length
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
     activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
     needed = parameters * 16 * needs.trained_encoders + activations
@@ -186,5 +188,6 @@ def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -
     if needed > free:
         raise ConfigError(
             f"training would need about {needed / 2**30:,.1f} GiB and {free / 2**30:.1f} GiB are free: lower batch_size "
-            f"(now {config.batch_size}) or max_length (now {config.max_length}), or take a smaller backbone or fewer layers."
+            f"(now {config.batch_size}) or max_length (now {config.max_length}), embed in chunks (chunk_size, now "
+            f"{config.chunk_size}), or take a smaller backbone or fewer layers."
         )

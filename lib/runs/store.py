@@ -65,7 +65,7 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """The configuration, less where things lie and what differs between seeds: all runs behind one mean agree."""
         left_out = {"profile", "data_dir", "corpus", "corpus_seed", "backbone", "seed", "trace_until"}
-        values = {name: value for name, value in self.config.as_dict().items() if name not in left_out}
+        values = as_before({name: value for name, value in self.config.as_dict().items() if name not in left_out})
         models, arguments = self.config.needs.encoders | self.config.needs.generators, values["method_arguments"]
         return values | {"method_arguments": {n: v for n, v in as_before(arguments).items() if n not in models}}
 

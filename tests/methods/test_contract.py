@@ -97,12 +97,12 @@ def configure(folder, second, name, around="", **changes):
     return RunConfig(**(values | {"method_arguments": arguments} | changes))
 
 
-def prepare(config, sentences):
-    """A method and its tokenised corpus, as a run makes them."""
+def prepare(config, sentences, columns=1):
+    """A method and its tokenised corpus, of sentences or triples, as a run makes them."""
     torch.manual_seed(config.seed)
     encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
     method = config.spec.build(encoder, config.method_arguments)
-    corpus = Corpus("toy", (tuple(sentences),))
+    corpus = Corpus("toy", tuple(tuple(sentences[i : 198 + i : columns]) for i in range(columns)))
     tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length)
     return method, dataclasses.replace(tokens, extra=method.row_data(corpus, config.max_length))
 
@@ -330,13 +330,16 @@ def test_the_attention_term_is_the_loss_of_both_views(
     assert method.encoder.backbone.encoder.layer[1].attention.self.query.weight.grad.any()
 
 
-@pytest.mark.parametrize("name", [*ARGUMENTS, "three_r(simcse)"])
+@pytest.mark.parametrize(
+    ("name", "chunk_size"), [*((name, 0) for name in (*ARGUMENTS, "three_r(simcse)")), ("msse", 3)]
+)
 def test_a_killed_run_ends_with_the_same_numbers(
-    tiny_bert, second, corpus_file, tmp_path, monkeypatch, checkpoints_at_once, name
+    tiny_bert, second, corpus_file, tmp_path, monkeypatch, checkpoints_at_once, name, chunk_size
 ):
     """It dies between the optimiser's update and what the method does after a step: queues, coins, thresholds."""
     around, _, inner = name.rstrip(")").rpartition("(")
-    config = configure(tiny_bert, second, inner, around, corpus=str(corpus_file), max_steps=6, dev_task="demo")
+    further = {"corpus": str(corpus_file), "max_steps": 6, "dev_task": "demo", "chunk_size": chunk_size}
+    config = configure(tiny_bert, second, inner, around, **further)
     whole, real, steps = runs.run(config), training._step, []
 
     def dies_once(*args):
@@ -379,6 +382,12 @@ REFUSED = [
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 3}, "even number of them, not those from min_layer 0 to"),
     ("distill", {}, "needs a teacher"),
     ("infocse", {"contrastive_weight": 0.0, "auxiliary_weight": 0.0}, "are all 0: nothing would be trained"),
+    ("three_r(micse)", {"place": "projection", "chunk_size": 8}, "with ami_weight above 0 reads more than embeddings"),
+    ("ct", {"ami_weight": 1.0, "chunk_size": 8}, "method ct with ami_weight above 0 reads more"),
+    ("mirror_bert", {"ami_weight": 1.0, "chunk_size": 8}, "method mirror_bert with ami_weight above 0"),
+    ("sscl", {"mlm_weight": 0.1, "chunk_size": 8}, "method sscl with mlm_weight above 0"),
+    ("infocse", {"rtd_weight": 0.1, "chunk_size": 8}, "infocse with rtd_weight, auxiliary_weight above 0"),
+    ("mlm", {"chunk_size": 8}, "method mlm reads more than embeddings: set chunk_size to 0"),
     ("micse", {"min_layer": 2, "max_layer": 2}, "max_layer must be at least 3"),
     ("micse", {"negatives": "none", "queue_size": 8}, "needs queue_size 0"),
     (
@@ -405,7 +414,7 @@ REFUSED = [
 @pytest.mark.parametrize(("method", "arguments", "words"), REFUSED)
 def test_arguments_that_make_no_sense_are_refused_in_one_sentence(method, arguments, words):
     with pytest.raises(ConfigError, match=words) as caught:
-        RunConfig(method=method, method_arguments=arguments)
+        RunConfig.from_parameters({"method": method} | arguments)
     assert "\n" not in str(caught.value) and caught.value.__cause__ is caught.value.__context__ is None
 
 
