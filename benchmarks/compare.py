@@ -5,6 +5,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
 
     python benchmarks/compare.py training|training-bf16|training-default [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation|diagnose|maps --data-dir DIR [--shape minilm] [--rounds 3]
+    python benchmarks/compare.py chunks [--shape mini-bert] [--rounds 5] [--steps 5]
     python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
@@ -23,10 +24,12 @@ from functools import partial
 from pathlib import Path
 
 SHAPES = {  # layers, hidden, heads, intermediate; weights are random: they do not change the time of a step
+    "mini-bert": (6, 256, 4, 1024),
     "minilm": (6, 384, 12, 1536),
     "bert-base": (12, 768, 12, 3072),
 }
 BATCH, LENGTH, RATE = 64, 32, 3e-5
+TRIPLES = 512  # of a step of `chunks`, as in supervised SimCSE
 ON_DATA = ("evaluation", "diagnose", "maps")  # measured once a process, on the files of --data-dir
 WARM_UP = 3  # first steps of a process, not counted
 
@@ -62,7 +65,14 @@ def some_sentences(n: int, corpus: str) -> list[str]:
 
 
 def train_ours(
-    backbone: Path, steps: int, corpus_name: str, method_name: str = "simcse", precision: str = "fp32", **arguments
+    backbone: Path,
+    steps: int,
+    corpus_name: str,
+    method_name: str = "simcse",
+    precision: str = "fp32",
+    triples: bool = False,
+    chunk_size: int = 0,
+    **arguments,
 ) -> list[float]:
     """Seconds of each step: batch assembly, forward, backward, clipping, update, schedule."""
     from lib import training
@@ -70,14 +80,16 @@ def train_ours(
     from lib.data import Corpus, tokenize_corpus
     from lib.encoders import SentenceEncoder
 
+    rows, columns = (TRIPLES, 3) if triples else (BATCH, 1)
     config = RunConfig(
-        backbone=str(backbone), batch_size=BATCH, max_length=LENGTH, learning_rate=RATE, dev_task="none",
-        method=method_name, method_arguments=arguments, precision=precision,
+        backbone=str(backbone), batch_size=rows, max_length=LENGTH, learning_rate=RATE, dev_task="none",
+        method=method_name, method_arguments=arguments, precision=precision, chunk_size=chunk_size,
     )  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(backbone)
     method = config.spec.build(encoder, config.method_arguments)
-    sentences = tuple(some_sentences(BATCH * steps, corpus_name))
-    corpus = tokenize_corpus(Corpus("bench", (sentences,)), encoder, max_length=LENGTH)
+    sentences = some_sentences(rows * columns * steps, corpus_name)
+    texts = tuple(tuple(sentences[i::columns]) for i in range(columns))
+    corpus = tokenize_corpus(Corpus("bench", texts), encoder, max_length=LENGTH)
     marks = [time.perf_counter()]
     after_step = method.after_step
     method.after_step = lambda: (after_step(), marks.append(time.perf_counter()))
@@ -254,6 +266,8 @@ def train_library_dropout(backbone: Path, steps: int, corpus_name: str) -> list[
 
 
 SIDES = {
+    ("chunks", "ours"): partial(train_ours, triples=True, chunk_size=64, projection="always"),
+    ("chunks", "peer"): partial(train_ours, triples=True, projection="always"),
     ("infocse", "ours"): partial(train_ours, method_name="infocse", head="top_layers", lm_head="fresh"),
     ("infocse", "peer"): train_ours,
     ("msse", "ours"): partial(train_ours, method_name="msse", lm_head="fresh"),
@@ -334,7 +348,8 @@ def main() -> None:
                 )
     median = {s: statistics.median(r["seconds"] for r in results) for s, results in found.items()}
     memory = {s: statistics.median(r["peak_mib"] for r in results) for s, results in found.items()}
-    rate = {s: f"{t:.1f} s" if arguments.what in ON_DATA else f"{BATCH / t:.1f} sentences/s" for s, t in median.items()}
+    rows, unit = (TRIPLES, "triples") if arguments.what == "chunks" else (BATCH, "sentences")
+    rate = {s: f"{t:.1f} s" if arguments.what in ON_DATA else f"{rows / t:.1f} {unit}/s" for s, t in median.items()}
     print(
         f"| {arguments.what}, {arguments.shape} shape | {rate['ours']} | {rate['peer']} "
         f"| {median['peer'] / median['ours']:.2f} x | {memory['ours']:.0f} | {memory['peer']:.0f} "
