@@ -47,7 +47,10 @@ class ArcCSE(SimCSE):
 
     @classmethod
     def needs(cls, arguments: ArcCSEArguments) -> Needs:
-        return replace(super().needs(arguments), passes=5 if arguments.triplet_weight else 2)
+        needs = super().needs(arguments)
+        if arguments.triplet_weight:
+            needs = replace(needs, passes=5, beside_embeddings=(*needs.beside_embeddings, "triplet_weight"))
+        return needs
 
     def __init__(self, encoder: SentenceEncoder, arguments: ArcCSEArguments) -> None:
         super().__init__(encoder, arguments)

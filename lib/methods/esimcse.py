@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Interval
+from torch import Tensor
 
 from lib.checks import ConfigError, Count, Probability
 from lib.data import Batch
@@ -49,10 +50,13 @@ class ESimCSE(SimCSE):
             self.queue.encoder.backbone.load_state_dict(fresh.state_dict(), strict=False)  # perhaps without a pooler
 
     def embed(self, batch: Batch) -> Views:
-        self.latest = batch.column("anchor")
         rate = self.arguments.repetition_rate
         views = super().embed(repeat_tokens(batch, rate, self.encoder) if rate else batch)
         return views if self.queue is None else views.replace(negatives=self.queue.negatives().clone())
+
+    def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
+        self.latest = batch.column("anchor")  # [N, L], for the queue
+        return super().loss(views, batch)
 
     def further(self, views: Views, batch: Batch) -> dict[str, Any]:
         return super().further(views, batch) | {"queue": views.negatives}

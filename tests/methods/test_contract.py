@@ -385,6 +385,7 @@ REFUSED = [
     ("three_r(micse)", {"place": "projection", "chunk_size": 8}, "with ami_weight above 0 reads more than embeddings"),
     ("ct", {"ami_weight": 1.0, "chunk_size": 8}, "method ct with ami_weight above 0 reads more"),
     ("mirror_bert", {"ami_weight": 1.0, "chunk_size": 8}, "method mirror_bert with ami_weight above 0"),
+    ("arccse", {"chunk_size": 8}, "method arccse with triplet_weight above 0"),
     ("sscl", {"mlm_weight": 0.1, "chunk_size": 8}, "method sscl with mlm_weight above 0"),
     ("infocse", {"rtd_weight": 0.1, "chunk_size": 8}, "infocse with rtd_weight, auxiliary_weight above 0"),
     ("mlm", {"chunk_size": 8}, "method mlm reads more than embeddings: set chunk_size to 0"),
