@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from math import ceil
 from pathlib import Path
@@ -44,7 +44,7 @@ class RunConfig(checks.Checked):
     epochs: Annotated[int, Interval(ge=1, le=1_000_000)] = 1
     max_steps: Count = 0  # stop (and end the schedule) after this many steps; 0: no limit
     gradient_clip: NonNegative = 1.0  # largest gradient norm; 0 switches clipping off
-    precision: Literal["fp32", "bf16"] = "fp32"  # bf16 is autocast
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # the others are autocast; fp16 for GPUs without bf16
     seed: Annotated[int, Interval(ge=0, le=2**31)] = 42
     dev_task: str = (
         "demo"  # whose dev pairs choose the checkpoint: demo, STS-B, a file (`load_sts`), none keeps the last
@@ -121,8 +121,11 @@ class RunConfig(checks.Checked):
         checks.check_choice(f"the kind of corpus in {self.corpus}", corpus.kind, kinds or (corpus.kind,))
         return corpus
 
-    def dev_pairs(self) -> STSTask:
-        """The pairs that choose the checkpoint. Raises ConfigError where there are none."""
+    def dev_pairs(self, instead: Sequence[str] = ()) -> STSTask:
+        """The pairs that choose the checkpoint. With dev_task none the test pairs of the first STS task of `instead`, to look
+        at; ConfigError where that is empty."""
+        if self.dev_task == "none" and instead:
+            return load_sts(self.data_folder(), instead[0])
         if self.dev_task == "none":
             raise checks.ConfigError("dev_task 'none' has no pairs: give demo, STS-B, or a .csv, .tsv or .jsonl file.")
         return load_sts(self.data_folder(), self.dev_task, "dev")

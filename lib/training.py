@@ -12,6 +12,8 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, gather_object
 from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
 from transformers import get_scheduler
 
 from lib import session
@@ -54,7 +56,8 @@ class State:
 @dataclass
 class Trained:
     """What training leaves behind: the method carries the chosen weights. history: a row per step with step, loss, every
-    term, what the method logs, learning_rate, gradient_norm, dev, alignment, uniformity."""
+    term, what the method logs, learning_rate, gradient_norm (not finite: a step that fp16 left out), dev, alignment,
+    uniformity."""
 
     history: pd.DataFrame
     metrics: dict[str, Any]  # steps, best_step, dev
@@ -99,12 +102,14 @@ def train(
     method.to(accelerator.device)
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
-            module.training_dtype = torch.bfloat16 if config.precision == "bf16" else None
+            module.training_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(config.precision)
     optimizer, scheduler = _optimizer(method, config, steps)
+    scaler = GradScaler(accelerator.device.type, enabled=config.precision == "fp16")
     model = accelerator.prepare_model(method)
     state, best, saved = State(), {}, None
     if checkpoint is not None:
         resumable = {"method": method, "optimizer": optimizer, "scheduler": scheduler}
+        resumable |= {"scaler": scaler} if scaler.is_enabled() else {}
         saved = _Checkpoint(checkpoint, resumable, accelerator)
         state, best = saved.load() if checkpoint.exists() else (state, best)
     if session.git_commit() not in state.commits:
@@ -128,7 +133,7 @@ def train(
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
         if len(rows):
             batch = corpus.batch(rows).to(accelerator.device)
-            row |= _step(model, batch, optimizer, config, state.step)
+            row |= _step(model, batch, optimizer, scaler, config, state.step)
             method.after_step()
             row |= method.logged()
         scheduler.step()
@@ -153,7 +158,7 @@ def train(
     return Trained(pd.DataFrame(state.rows), metrics, state)
 
 
-def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[torch.optim.Optimizer, Any]:
+def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[Optimizer, Any]:
     """AdamW and its schedule."""
     optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
     schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
@@ -184,9 +189,10 @@ def _own_share(rows: np.ndarray, accelerator: Accelerator) -> np.ndarray:
 
 
 def _step(
-    model: torch.nn.Module, batch: Batch, optimizer: torch.optim.Optimizer, config: RunConfig, step: int
+    model: torch.nn.Module, batch: Batch, optimizer: Optimizer, scaler: GradScaler, config: RunConfig, step: int
 ) -> dict[str, float]:
-    """Forward, guard, backward, clip, update; the values of this step for the history."""
+    """Forward, guard, backward, clip, update; the values of this step for the history. Where a scaled gradient (fp16) is not
+    finite, there is no update, and the next scale is smaller."""
     model.train()
     terms = model(batch, config.chunk_size)
     values = dict(zip(terms, torch.stack([t.detach().float() for t in terms.values()]).tolist(), strict=True))
@@ -197,11 +203,13 @@ def _step(
                 "raise temperature; nothing after the last checkpoint is kept."
             )
     optimizer.zero_grad(set_to_none=True)
-    sum(terms.values()).backward()
+    scaler.scale(sum(terms.values())).backward()
+    scaler.unscale_(optimizer)
     norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), config.gradient_clip or float("inf")))
-    if not np.isfinite(norm):
+    if not np.isfinite(norm) and scaler.get_scale() <= 1:  # 1 where nothing is scaled
         raise NumericError(f"the gradient norm is {norm} at step {step} with loss terms {values}: lower learning_rate.")
-    optimizer.step()
+    scaler.step(optimizer)
+    scaler.update()
     return {"loss": sum(values.values()), **values, "gradient_norm": norm}
 
 

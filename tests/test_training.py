@@ -116,14 +116,52 @@ def test_gradient_clipping_limits_the_update(tiny_bert, sentences):
     assert norms[0] > 0.02 and norms[1] == pytest.approx(0.01, rel=1e-3)
 
 
-def test_bf16_trains_close_to_fp32(tiny_bert, sentences):
+@pytest.mark.parametrize("lower", ["bf16", "fp16"])
+def test_a_lower_precision_trains_close_to_fp32(tiny_bert, sentences, lower):
     losses = {}
-    for precision in ("fp32", "bf16"):
+    for precision in ("fp32", lower):
         method, corpus, config = build(tiny_bert, sentences, precision=precision, dropout=0.0, max_steps=5)
         losses[precision] = training.train(method, corpus, config, dev=None).history.loss
         assert all(p.dtype == torch.float32 for p in method.parameters())
-    assert not np.array_equal(losses["fp32"], losses["bf16"])
-    np.testing.assert_allclose(losses["fp32"], losses["bf16"], atol=0.1)
+    assert not np.array_equal(losses["fp32"], losses[lower])
+    np.testing.assert_allclose(losses["fp32"], losses[lower], atol=0.1)
+
+
+def steep(method, factor):
+    """The method, its loss and gradient as many times larger."""
+
+    def larger(batch, forward=method.forward):
+        return {name: factor * term for name, term in forward(batch).items()}
+
+    method.forward = larger
+    return method
+
+
+def test_fp16_leaves_a_step_out_where_its_scaled_gradient_overflows(
+    tiny_bert, sentences, tmp_path, checkpoints_at_once
+):
+    """And a killed run goes on with the scale that it had by then."""
+    checkpoint, histories = tmp_path / "checkpoint.pt", []
+    for kill in (False, True, False):
+        method, corpus, config = build(tiny_bert, sentences, precision="fp16", max_steps=12)
+        steep(method, 10)
+        place = checkpoint if kill or checkpoint.exists() else None
+        if kill:
+            method.after_step = iter(range(4)).__next__  # in step 5
+            with pytest.raises(StopIteration):
+                training.train(method, corpus, config, dev=None, checkpoint=place)
+        else:
+            histories.append(training.train(method, corpus, config, dev=None, checkpoint=place).history)
+    left_out = ~np.isfinite(histories[0].gradient_norm)
+    assert left_out[0] and not left_out[4:].any() and histories[0].loss[11] < histories[0].loss[0]
+    pd.testing.assert_frame_equal(*histories)
+
+
+def test_fp16_stops_where_no_scale_helps(tiny_bert, sentences):
+    method, corpus, config = build(tiny_bert, sentences, precision="fp16", epochs=9)
+    method.encoder.backbone.embeddings.word_embeddings.weight.register_hook(lambda gradient: gradient * np.inf)
+    with pytest.raises(training.NumericError, match="the gradient norm is .* at step 17 "):
+        training.train(method, corpus, config, dev=None)
 
 
 def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -106,6 +106,13 @@ def check_words(encoder: Any, unknown: int, tokens: int, texts: int, what: str) 
         remark(
             f"{what}: {share:.0%} of the tokens are unknown to the tokenizer, which reads all of them as one; {advice}."
         )
+
+
+def check_texts(encoder: Any, texts: Sequence[str], what: str) -> None:
+    """`check_words` of these texts."""
+    ids = encoder.tokenize(texts)
+    unknown = sum(row.count(encoder.tokenizer.unk_token_id) for row in ids)
+    check_words(encoder, unknown, sum(map(len, ids)), len(ids), what)
 
 
 def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False) -> TokenizedCorpus:

@@ -18,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from lib.checks import DataError, EncoderError
 from lib.data.tokenized import check_words, tokenizer_fingerprint
+from lib.distributed import processes
 from lib.encoders import kinds, packed
 from lib.encoders.pooling import POOLINGS, PROMPT
 from lib.encoders.saved import load_backbone, save_whole, write_encoder
@@ -65,7 +66,7 @@ class SentenceEncoder(nn.Module):
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection, self.normalise = pooling, projection, normalise
         self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
-        self.training_dtype: torch.dtype | None = None  # bfloat16: autocast while training, never in encode()
+        self.training_dtype: torch.dtype | None = None  # bfloat16, float16: autocast while training, never in encode()
 
     @classmethod
     def from_pretrained(
@@ -85,7 +86,7 @@ class SentenceEncoder(nn.Module):
         Args:
             pooling: None takes what the folder was saved with, else `cls`, or `last` for a decoder.
             dropout: replaces all rates of the backbone's dropout; None keeps them.
-            device: None takes the GPU when there is one.
+            device: None takes that of `lib.distributed.processes`: the GPU (cuda or mps) when there is one.
             what: the parameter that names it, for errors.
 
         Raises:
@@ -96,7 +97,7 @@ class SentenceEncoder(nn.Module):
         how = {name: saved[name] for name in ("max_length", "normalise") if name in saved}
         encoder = cls(backbone, tokenizer, pooling=pooling, projection=projection, **how)
         check_vectors(encoder, f"{what} {str(path_or_id)!r}")
-        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return encoder.to(device or processes().device)
 
     def fingerprint(self, files: Sequence[str] = ()) -> str:
         """SHA-256 of all that an embedding depends on: weights, architecture, tokenizer, pooling and max_length; and of the

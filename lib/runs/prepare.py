@@ -15,7 +15,7 @@ from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
 from lib.data.corpus import HARD_NEGATIVE
-from lib.data.tokenized import check_words
+from lib.data.tokenized import check_texts
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -81,10 +81,7 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
     check_no_decoder(encoder.backbone.config)
     if dev is not None:
-        ids = encoder.tokenize([*dev.sentences1, *dev.sentences2])
-        tokens = [token for row in ids for token in row]
-        unknown = tokens.count(encoder.tokenizer.unk_token_id)
-        check_words(encoder, unknown, len(tokens), len(ids), f"the dev pairs of {dev.name}")
+        check_texts(encoder, [*dev.sentences1, *dev.sentences2], f"the dev pairs of {dev.name}")
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
     rows = len(corpus)
@@ -144,15 +141,17 @@ def encoder_name(path_or_id: str) -> str:
     return folder.name
 
 
-def preflight(config: RunConfig, shared: Shared | None = None) -> None:
-    """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits.
+def preflight(config: RunConfig, shared: Shared | None = None) -> SentenceEncoder:
+    """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits. Gives the
+    encoder that the run starts from.
 
     Raises:
         ConfigError, DataError, EncoderError: one sentence saying what is wrong.
     """
     corpus, encoder, _ = load(config, shared)
-    check_memory(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
+    check_machine(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
     build(config, copy.deepcopy(encoder))  # the method may change its encoder
+    return encoder
 
 
 def build(config: RunConfig, encoder: SentenceEncoder) -> Method:
@@ -164,15 +163,18 @@ def build(config: RunConfig, encoder: SentenceEncoder) -> Method:
         raise ConfigError(f"method {config.method} cannot be built here: {str(error).splitlines()[0]}") from error
 
 
-def check_memory(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:
-    """Compare an estimate with what is free: weights, gradient and Adam's two moments, and the activations.
+def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:
+    """That the device has the precision, and the memory: an estimate is compared with what is free, of weights, gradient and
+    Adam's two moments, and the activations.
 
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
     2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
 
-    columns: sentences of a row of the corpus. Raises ConfigError where more is needed than is free.
+    columns: sentences of a row of the corpus. Raises ConfigError for fp16 on a CPU, and where more is needed than is free.
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
+    if config.precision == "fp16" and group.device.type == "cpu":
+        raise ConfigError("precision 'fp16' needs a GPU, and there is none: take bf16 or fp32.")
     parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
     rows = config.batch_size / group.num_processes
     rows = min(rows, config.chunk_size or rows)

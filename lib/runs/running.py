@@ -18,7 +18,7 @@ from lib.distributed import processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
-from lib.runs.prepare import Prepared, Shared, build, check_memory, encoder_name, prepare
+from lib.runs.prepare import Prepared, Shared, build, check_machine, encoder_name, prepare
 from lib.runs.store import Run
 from lib.training import Trained, train
 
@@ -47,7 +47,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     if stored.is_finished:
         shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished
         return stored
-    check_memory(config, prepared.encoder, columns=len(prepared.corpus.roles))
+    check_machine(config, prepared.encoder, columns=len(prepared.corpus.roles))
     group = processes()
     if group.is_main_process:
         _check_place(stored.folder)

@@ -514,7 +514,7 @@ def test_a_run_is_named_by_the_content_of_its_pool(tiny_bert, corpus_file, tmp_p
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or CSE_TEST_GPU is not set")
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_a_gpu_gives_the_same_numbers_twice(tiny_bert, second, sentences, name, precision):
     config = configure(tiny_bert, second, name, precision=precision)
