@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,13 +12,18 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lib.batch.execute import plan_of
+from lib.batch.jobs import single
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_corpus, load_sts
+from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import sentence_transformer
 from lib.losses import info_nce
-from lib.runs import Plan, Run
+from lib.paths import root
+from lib.results import history
+from lib.runs import Best, Plan, Run, projected_dev
 from lib.runs.prepare import preflight, run_id
 from tests.methods.conftest import batch, build
 
@@ -206,16 +212,103 @@ def test_text_in_another_script_is_refused_and_some_of_it_is_remarked_on(sentenc
     assert encoder.encode(CHINESE, any_words=True).shape == (3, encoder.dimension)
 
 
-def test_dev_pairs_in_another_script_are_refused_before_a_run(tiny_bert, corpus_file, tmp_path):
-    """The dev pairs of the demo are English; this tokenizer knows Chinese alone."""
+@pytest.fixture
+def chinese(tiny_bert, corpus_file, tmp_path):
+    """A run without dev pairs, whose tokenizer knows Chinese alone; what it is trained on, and the demo, are English."""
     from transformers import BertTokenizerFast
 
     folder = shutil.copytree(tiny_bert, tmp_path / "chinese")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*"".join(CHINESE)})]
     BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    config = RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8)
+    return RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8, dev_task="none")
+
+
+def test_dev_pairs_in_another_script_are_refused_before_a_run(chinese):
+    preflight(chinese)
     with pytest.raises(DataError, match="the dev pairs of demo: 1?[0-9]{2}% of the tokens are unknown"):
-        preflight(config)
+        preflight(chinese.replace(dev_task="demo"))
+
+
+TASKS = {
+    "sts": "demo",
+    "in-domain retrieval": "demo",
+    "clusters": "demo",
+    "retrieval": "captions.tsv",
+    "transfer": "CR",
+}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_a_test_task_in_another_script_is_refused_before_a_run(chinese, sentences, tmp_path, kind):
+    (tmp_path / "captions.tsv").write_text("".join(f"{at}\t{text}\t{text}\n" for at, text in enumerate(sentences)))
+    for file, lines in EXPECTED_LINES.items():
+        if file.startswith("CR/"):
+            path = tmp_path / "senteval/downstream" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("a good phone\n" * lines)
+    plan = Plan("demo")
+    plan.add("main", chinese, {"SimCSE": {}}, [1])
+    plan.check()
+    plan.tasks(kind, [TASKS[kind]], tmp_path)
+    words = f"main, SimCSE, given: {kind} tasks, texts such as '.+': 1?[0-9]{{2}}% of the tokens are unknown"
+    with pytest.raises(ConfigError, match=words):
+        plan.check()
+
+
+def test_a_test_task_with_known_words_passes(chinese, tmp_path, capsys):
+    written(tmp_path / "mine.tsv", [(text, text, at) for at, text in enumerate(CHINESE)])
+    plan = Plan("demo")
+    plan.add("main", chinese, {"SimCSE": {}}, [1])
+    plan.tasks("sts", ["mine.tsv"], tmp_path)
+    assert plan.check()["to train"].tolist() == [1, 1] and "unknown" not in capsys.readouterr().err
+
+
+# --- No dev pairs ---
+
+
+@pytest.mark.notebook  # in the common cache, see tests/batch/test_batch.py
+@pytest.mark.parametrize("path", sorted((root() / "notebooks").glob("[1-69]_*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_takes_no_dev_pairs(path):
+    """Its plan holds: what looks at pairs has others, and nothing is chosen by a score that is not there."""
+    plan = plan_of(single(path, assignments=["dev_task=none"]))
+    assert {trial.config.dev_task for trial in plan} == {"none"}
+    assert not any(isinstance(start, Best) for trial in plan for start in trial.after.values())
+
+
+@pytest.mark.notebook
+def test_the_level_field_refuses_no_dev_pairs():
+    with pytest.raises(
+        ConfigError, match="dev_task 'none' has no pairs to choose learning_rate by: give demo, STS-B or a file"
+    ):
+        plan_of(single(root() / "notebooks/10_level_field.ipynb", assignments=["dev_task=none"]))
+
+
+def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(tiny_bert, corpus_file):
+    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=8, max_steps=4, dev_task="none")
+    plan = Plan("demo")
+    plan.add("main", config, {"SimCSE": {}}, [1])
+    (run,) = plan.runs("main").run
+    assert run.metrics == {"steps": 4, "best_step": 4, "dev": None}
+    assert run.history[["dev", "alignment", "uniformity"]].isna().all(axis=None) and len(run.history) == 4
+    untuned = SentenceEncoder.from_pretrained(tiny_bert)
+    for what in ("dev", projected_dev, history("alignment", "uniformity")):
+        assert plan.measure("main", what, table="dev", **({"untuned": untuned} if what == "dev" else {})).empty
+    assert config.dev_pairs(["demo"]).fingerprint() == load_sts(config.data_folder(), "demo").fingerprint()
+
+
+# --- GPUs without bf16 ---
+
+
+def test_fp16_is_refused_on_a_cpu_before_a_run():
+    with pytest.raises(ConfigError, match="precision 'fp16' needs a GPU, and there is none: take bf16 or fp32"):
+        preflight(RunConfig(precision="fp16"))
+
+
+def test_an_encoder_is_loaded_where_runs_are_trained(tiny_bert, monkeypatch):
+    """Such as mps: the device is chosen in one place."""
+    elsewhere = SimpleNamespace(device=torch.device("meta"))
+    monkeypatch.setattr("lib.encoders.sentence_encoder.processes", lambda: elsewhere)
+    assert SentenceEncoder.from_pretrained(tiny_bert).device.type == "meta"
 
 
 # --- Rows of a corpus ---

@@ -240,6 +240,7 @@ def curves(
     frame = frame.dropna(subset=["value", x]).astype({x: float, "value": float})
     titles = titles or {one: TITLES.get(one, one) for one in frame.panel.unique()}
     frame = frame[frame.panel.isin(titles)]
+    titles = {one: title for one, title in titles.items() if one in set(frame.panel)}
     rows, looks, earlier = list(frame.groupby("place", sort=False)), style.looks(frame.name, dashed=True), []
     looks |= {"errorbar": ("pi", 100), "err_kws": {"alpha": 0.15, "lw": 0}, "ms": 4, "mew": 0}
     width, right = {1: 4.6, 2: 3.7, 3: 3.1}.get(len(titles), 2.7), 1.3 + 0.08 * frame.name.str.len().max()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from lib.data import STSTask, load_sts, transfer
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
+from lib.data.tokenized import check_texts
 from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
@@ -31,6 +33,7 @@ from lib.runs.prepare import FORMAT, encoder_name
 from lib.runs.store import Run, find_run, kept_rows
 
 Encoder = SentenceEncoder | ensemble.EncoderSum | Whitened
+SAMPLE = 1_000  # texts of a task that are looked at before anything is trained
 
 
 @dataclass(frozen=True)
@@ -130,24 +133,42 @@ KINDS: dict[str, Callable[..., list[Evaluation]]] = {
 }
 
 
-def dev_pairs(config: RunConfig) -> Evaluation:
-    """The score of an encoder on the dev pairs of a run. Raises ConfigError where it has none."""
-    dev = config.dev_pairs()
-    return Evaluation("dev", dev.fingerprint(), partial(evaluate_sts, tasks=[dev]))
+class _Enough(Exception):
+    """The texts of an evaluation were seen: nothing has to be encoded."""
+
+
+def check_task(evaluation: Evaluation, encoder: Encoder, what: str) -> None:
+    """Look at the texts that it encodes first, every n-th, SAMPLE at most. Raises DataError where most of their words are
+    unknown to the tokenizer, see `check_words`."""
+
+    def encode(texts: list[str]) -> Any:
+        check_texts(encoder, texts[:: len(texts) // SAMPLE + 1], f"{what}, texts such as {texts[0][:40]!r}")
+        raise _Enough
+
+    with suppress(_Enough):
+        evaluation.rows(encode)
+
+
+def dev_pairs(config: RunConfig) -> list[Evaluation]:
+    """The score of an encoder on the dev pairs of a run, if it has any."""
+    tasks = [] if config.dev_task == "none" else [config.dev_pairs()]
+    return [Evaluation("dev", dev.fingerprint(), partial(evaluate_sts, tasks=[dev])) for dev in tasks]
 
 
 def dev_row(run: Run) -> pd.DataFrame:
-    """RESULT_COLUMNS of the dev score of a run's checkpoint."""
+    """RESULT_COLUMNS of the dev score of a run's checkpoint; no row where it has no dev pairs."""
     task = run.config.dev_task
     protocol = OWN if is_file_of_pairs(task) else PROTOCOLS.get(task, "SentEval")
     row = (Path(task).name, "dev", protocol, "all", "spearman", run.metrics["dev"])
-    return pd.DataFrame([row], columns=RESULT_COLUMNS)
+    return pd.DataFrame([row] if task != "none" else [], columns=RESULT_COLUMNS)
 
 
 def projected_dev(run: Run) -> pd.DataFrame:
     """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses. Raises EncoderError
     where the run has no such projection."""
-    dev = dev_pairs(run.config)
+    if run.config.dev_task == "none":
+        return dev_row(run)
+    (dev,) = dev_pairs(run.config)
     rows = run.results("dev-projected", lambda: dev.rows(run.encoder(training_head=True).encode), key=dev.key)
     return rows[rows.aggregation == "all"]
 

@@ -14,7 +14,7 @@ from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.progress import progress
-from lib.runs.measure import Encoder, Evaluation, dev_pairs, dev_row, load_tasks, pooling_of, scores
+from lib.runs.measure import Encoder, Evaluation, check_task, dev_pairs, dev_row, load_tasks, pooling_of, scores
 from lib.runs.prepare import Shared, encoder_name, preflight
 from lib.runs.running import find, run
 from lib.runs.store import Run
@@ -110,12 +110,12 @@ class Plan:
         Raises:
             ConfigError, DataError: see `load_tasks`.
         """
-        loaded = load_tasks(kind, names, data_dir, **how)
+        loaded, self._table = load_tasks(kind, names, data_dir, **how), None
         self._evaluations.setdefault(kind, {}).update({one.name: one for one in loaded})
 
     def check(self) -> pd.DataFrame:
-        """Check every run that differs in more than its seed (data, backbone, memory, that the method fits), and look which
-        are in the store. Nothing is trained or written.
+        """Check every run that differs in more than its seed (data, backbone, memory, that the method fits), that its backbone
+        knows the words of the tasks, and look which are in the store. Nothing is trained or written.
 
         Returns:
             Index group; methods, runs, found and to train. The last row is the sum, in which runs of several groups count
@@ -125,14 +125,17 @@ class Plan:
             ConfigError: which run, and what is wrong.
         """
         if self._table is None:
-            checked = set()
+            checked, tasks = set(), [(kind, one) for kind, named in self._evaluations.items() for one in named.values()]
             for trial in self:
                 config = trial.checked
                 alike = json.dumps(_signs(config.as_dict() | {"seed": 0, "corpus_seed": 0}), sort_keys=True)
                 if alike not in checked:
                     checked.add(alike)
                     try:
-                        preflight(config, self._shared)
+                        encoder = preflight(config, self._shared)
+                        for kind, one in tasks if config.backbone not in checked else ():
+                            check_task(one, encoder, f"{kind} tasks")
+                        checked.add(config.backbone)
                     except (ConfigError, DataError, EncoderError) as error:
                         raise ConfigError(f"{trial.group}, {trial.method}, {trial.settings}: {error}") from error
             self._table = self._state()
@@ -169,9 +172,9 @@ class Plan:
         Args:
             group: name of a group, or rows of `runs` or `with_encoders`. Columns that are conditions of a row (method, settings,
                 backbone, ...) label it; an encoder in the column `encoder` is measured in place of the run's. "" for none.
-            what: a kind declared with `tasks`; "dev", the dev score; or a function that gives a frame with the measured
-                columns (metric, value, perhaps step, layer, x, y ...), of a Run if its parameter is called `run`, else of
-                an encoder.
+            what: a kind declared with `tasks`; "dev", the dev score (no row with dev_task none); or a function that gives a
+                frame with the measured columns (metric, value, perhaps step, layer, x, y ...), of a Run if its parameter
+                is called `run`, else of an encoder.
             table: of the rows.
             encoders: method, such as `untuned` -> an encoder, or several that are read differently.
         """
@@ -201,7 +204,7 @@ class Plan:
             takes_run = next(iter(inspect.signature(what).parameters)) == "run"
             frame = what(done if takes_run else done.encoder() if of is done else of)
         elif what == "dev":
-            frame = dev_row(done) if of is done else scores(of, [dev_pairs(done.config if done else first)])
+            frame = dev_row(done) if of is done else scores(of, dev_pairs(done.config if done else first))
             frame = frame[frame.aggregation == "all"]
         elif what in self._evaluations:
             frame = scores(of, [*self._evaluations[what].values()])

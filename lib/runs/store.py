@@ -58,8 +58,9 @@ class Run:
 
     @cached_property
     def history(self) -> pd.DataFrame:
-        """One row per step, see lib.training.Trained."""
-        return pd.read_csv(self.folder / "history.csv")
+        """One row per step, see lib.training.Trained; dev, alignment and uniformity are NaN without a dev task."""
+        frame = pd.read_csv(self.folder / "history.csv")
+        return frame.reindex(columns=frame.columns.union(["dev", "alignment", "uniformity"], sort=False))
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -27,6 +27,10 @@ class Best:
     def stand_in(self) -> Any:
         if not self.trials:
             raise ConfigError(f"there are no trials to choose {self.parameter} from.")
+        if self.trials[0].config.dev_task == "none":
+            raise ConfigError(
+                f"dev_task 'none' has no pairs to choose {self.parameter} by: give demo, STS-B or a file."
+            )
         return self._of(self.trials[0].config)
 
     def value(self, finished: Sequence[Run]) -> Any:

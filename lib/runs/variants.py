@@ -28,7 +28,8 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
         [a, $names]         a row for each of these values, numbers rising; so does `$name` of a list, in its own order
         {name}              in a text, and in the name of the row, which knows the row's own values too
         if                  of a row or a table, left out unless the parameter it names is anything but empty or 0, or, as
-                            `value in name`, unless the list has the value; several conditions stand in a list
+                            `value in name`, unless the list has the value; several conditions stand in a list;
+                            `dev_pairs` is false with dev_task none
     `shared` holds anchors, and what is checked: `methods` that the tables are for; `chosen_on`, the parameter with seeds for
     choosing, which no list in `scored_on` shares.
 
@@ -39,7 +40,8 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
             more or fewer; a list holds a value that no row is for.
     """
     text = (paths.root() / "params/variants" / f"{paper}.yaml").read_text(encoding="utf8")
-    tables, given = yaml.safe_load(text), _Given(parameters | computed)
+    tables = yaml.safe_load(text)
+    given = _Given({"dev_pairs": parameters.get("dev_task") != "none"} | parameters | computed)
     shared = tables.pop("shared", {})
     check_choice("method", given["method"], shared.get("methods", [given["method"]]))
     if name := shared.get("chosen_on"):
