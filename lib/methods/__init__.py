@@ -21,6 +21,7 @@ from lib.methods.micse import MiCSE
 from lib.methods.mirror_bert import MirrorBERT
 from lib.methods.mlm import MLM
 from lib.methods.msse import MSSE
+from lib.methods.rankcse import RankCSE
 from lib.methods.simcse import SimCSE
 from lib.methods.sscl import SSCL
 from lib.methods.three_r import ThreeR
@@ -39,6 +40,7 @@ REGISTRY: dict[str, type[Method]] = {
     "mirror_bert": MirrorBERT,
     "mlm": MLM,
     "msse": MSSE,
+    "rankcse": RankCSE,
     "simcse": SimCSE,
     "sscl": SSCL,
     "three_r": ThreeR,

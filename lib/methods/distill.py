@@ -1,5 +1,6 @@
 """Distillation: one encoder learns the vectors of another or of an ensemble (JTCSE's D and UCD)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,10 +43,7 @@ class Distill(Method):
             raise ConfigError(f"the teacher's vectors have {teacher} dimensions, those of the backbone {student}.")
 
     def row_data(self, corpus: Corpus, max_length: int) -> dict[str, np.ndarray]:
-        teacher = ensemble.load(self.arguments.teacher, device=processes().device, what="teacher")
-        for part in ensemble.parts(teacher):
-            part.max_length = min(part.max_length, max_length)
-        return {"teacher": teacher.encode(list(corpus.columns[0]), show_progress=True)}
+        return {"teacher": teacher_vectors(self.arguments.teacher, corpus.columns[0], max_length)}
 
     def embed(self, batch: Batch) -> Views:
         student = self.encoder(*batch.column("anchor"))
@@ -53,3 +51,12 @@ class Distill(Method):
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         return {"mse": F.mse_loss(views.rows(), views.rows("teacher"))}
+
+
+def teacher_vectors(name: str, texts: Sequence[str], max_length: int, *, what: str = "teacher") -> np.ndarray:
+    """Vectors [n, D] of n texts by a saved encoder or ensemble, which reads no more than max_length tokens of each. what: the
+    parameter that names it, for errors."""
+    teacher = ensemble.load(name, device=processes().device, what=what)
+    for part in ensemble.parts(teacher):
+        part.max_length = min(part.max_length, max_length)
+    return teacher.encode(texts, show_progress=True)

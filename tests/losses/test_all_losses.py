@@ -6,6 +6,7 @@ import torch
 from lib import losses
 from lib.losses import attention_mutual_information, info_nce
 
+TEACHER = torch.rand(4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
 # loss -> shapes of what it is differentiated in, options
 GRADIENTS = [
     ("contrastive_tension", [(4, 3)] * 2, {"negatives": 2}),
@@ -13,8 +14,11 @@ GRADIENTS = [
     ("dimension_contrast", [(5, 3)] * 2, {"normalise": "l2", "reduce": "means"}),
     ("info_nce", [(4, 3)] * 2, {"temperature": 0.5}),
     ("info_nce", [(4, 3)] * 2, {"temperature": 0.5, "margin": 20.0}),
+    ("list_mle", [(4, 3)] * 2, {"teacher": TEACHER, "temperature": 0.5}),
+    ("list_net", [(4, 3)] * 2, {"teacher": TEACHER, "temperature": 0.5}),
     ("mutual_reconstruction", [(4, 3)] * 2, {}),
     ("positives_only", [(4, 3)] * 2, {"temperature": 0.5}),
+    ("ranking_consistency", [(4, 3)] * 2, {"temperature": 0.5}),
     ("tensor_modulus", [(6, 6)] * 2 + [(6, 5)] * 2, {}),
     ("twin_info_nce", [(6, 3)], {"temperature": 0.5}),
     ("twin_info_nce", [(6, 3)] * 2, {"temperature": 0.5}),
@@ -43,6 +47,10 @@ def scaled(first, *others):
     return [3 * first, *(0.1 * z for z in others)]
 
 
+def order_of_one(first, *others):
+    return [first.flip(0), *others]
+
+
 def with_hard_negatives(z1, z2, negatives):
     return info_nce(z1, z2, hard_negatives=negatives)
 
@@ -55,11 +63,18 @@ def with_three_negatives(z1, z2):
     return losses.contrastive_tension(z1, z2, negatives=3)
 
 
+def ranked(loss):
+    return lambda z1, z2, t: loss(z1, z2, torch.nn.functional.normalize(t, dim=-1) @ t.T)
+
+
 INVARIANT = [  # loss, number of views, changes of all views that leave it as it is, and one that does not
     (with_hard_negatives, 3, [scaled, rotated, order(3, 0, 5, 1, 4, 2)], lambda a, b, c: (b, a, c)),
     (with_a_margin, 2, [scaled, rotated, order(3, 0, 5, 1, 4, 2)], lambda a, b: (b, a)),
     (losses.twin_info_nce, 1, [scaled, rotated], order(0, 2, 1, 3, 4, 5)),
     (losses.twin_info_nce, 2, [scaled, rotated, order(4, 5, 0, 1, 2, 3), order(1, 0, 2, 3, 5, 4)], lambda a, b: (b, a)),
+    (losses.ranking_consistency, 2, [scaled, rotated, order(3, 0, 5, 1, 4, 2), lambda a, b: (b, a)], order_of_one),
+    (ranked(losses.list_mle), 3, [rotated, order(3, 0, 5, 1, 4, 2), lambda a, b, c: (3 * a, b / 3, c)], order_of_one),
+    (ranked(losses.list_net), 3, [rotated, order(3, 0, 5, 1, 4, 2), lambda a, b, c: (3 * a, b / 3, c)], order_of_one),
     (with_three_negatives, 2, [rotated, order(4, 5, 0, 1, 2, 3), lambda a, b: (3 * a, b / 3)], scaled),
 ]
 
@@ -94,10 +109,16 @@ REFUSED = [
     ("info_nce", [A, A], {"hard_negative_weight": -1.0}, "not negative"),
     ("info_nce", [A, A], {"margin": 180.0}, "margin from 0 to 180"),
     ("info_nce", [A, A], {"hard_negatives": torch.zeros(3, 3)}, "like z1"),
+    ("list_mle", [A, A, (4, 3)], {}, r"teacher \(4, 3\) must be \[N, N\], with N = 4"),
+    ("list_mle", [A, B, (4, 4)], {}, "must both be"),
+    ("list_net", [A, A, (5, 5)], {}, r"teacher \(5, 5\) must be"),
+    ("list_net", [A, A, (4, 4)], {"teacher_temperature": 0.0}, "temperatures must be positive"),
     ("mutual_reconstruction", [A, A], {"reduce": "dim"}, "choose mean or sum"),
     ("mutual_reconstruction", [A, B], {}, r"must both be \[N, D\]"),
     ("positives_only", [A, A], {"temperature": -1.0}, "temperature must be positive"),
     ("positives_only", [A, (1, 3)], {}, "must both be"),
+    ("ranking_consistency", [A, (4, 2)], {}, r"must both be \[N, D\]"),
+    ("ranking_consistency", [A, A], {"temperature": -1.0}, "temperatures must be positive"),
     ("redundant_dimensions", [(3,), ()], {"relaxation": "hard"}, "choose straight_through or soft"),
     ("redundant_dimensions", [(3,), ()], {"width": 0.0}, "a positive width"),
     ("tensor_modulus", [A, (2, 3), A, A], {}, r"\[2N, D\]"),

@@ -36,6 +36,7 @@ ARGUMENTS = {
     "mirror_bert": AMI,
     "mlm": {"condenser_weight": 1.0, "late_layers": 1},
     "msse": {"projection": "linear", "swap_every": 1},
+    "rankcse": {"teacher": "SECOND", "second_teacher": "SECOND"},
     "simcse": {"mlm_weight": 0.1},
     "sscl": {"negative_layers": 1},
     "tncse": {"second_backbone": "SECOND"},
@@ -242,6 +243,7 @@ OFF = {
     "informin_cl": ({"forgetting_weight": 0.0}, "simcse", {"projection": "none"}),
     "jtcse": ({"cross_attention_layers": 0, "coin": False}, "tncse", {}),
     "micse": ({"ami_weight": 0.0, "queue_size": 0}, "simcse", {}),
+    "rankcse": ({"consistency_weight": 0.0}, "simcse", {}),
     "sscl": ({"layers_weight": 0.0}, "simcse", {}),
 }
 
@@ -267,6 +269,7 @@ WEIGHTS = {  # method -> weight: its term
     "mirror_bert": {"ami_weight": "ami"},
     "mlm": {"condenser_weight": "condenser"},
     "msse": {"nce_weight": "info_nce", "dimension_weight": "dimension", "reconstruction_weight": "reconstruction"},
+    "rankcse": {"consistency_weight": "consistency", "ranking_weight": "ranking"},
     "simcse": {"mlm_weight": "mlm"},
     "tncse": {"nce_weight": "nce", "icnce_weight": "icnce", "ictm_weight": "ictm"},
 }
@@ -399,6 +402,7 @@ REFUSED = [
     ("micse", {"ami_weight": float("inf")}, "ami_weight must be at least 0 and finite; got inf"),
     ("mlm", {"lm_head": "random"}, "lm_head 'random' is unknown: choose one of pretrained, fresh"),
     ("msse", {"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
+    ("rankcse", {"second_teacher": "some"}, "a second_teacher and no teacher"),
     ("sscl", {"dropout_masks": "identical"}, "dropout_masks 'identical' is unknown: choose one of independent"),
     ("three_r(distill)", {"teacher": "some"}, "means nothing where a target is fixed"),
     ("three_r(diffcse)", {}, "batch norm: set projection to train_only or none"),
@@ -478,6 +482,7 @@ def test_what_does_not_fit_the_backbone_is_refused_before_training(
 
 NAMED = [  # method, parameter that names a folder, file there, a part of it that is read, and further arguments
     ("distill", "teacher", "model.safetensors", "layer.0.output.dense.weight", {}),
+    ("rankcse", "teacher", "model.safetensors", "layer.0.output.dense.weight", {}),
     ("tncse", "second_backbone", "model.safetensors", "layer.0.output.dense.weight", {}),
     ("tncse", "pooler_from", "model.safetensors", "pooler.dense.weight", {}),
     ("diffcse", "generator", "model.safetensors", "layer.0.output.dense.weight", {}),
