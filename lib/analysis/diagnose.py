@@ -54,10 +54,12 @@ def readings(
         changes (in how many of these it is not as in the first row), a column a task (correlation x 100), and AVERAGE.
 
     Raises:
-        ConfigError: a sum of encoders, whose vectors have no single pooling.
+        ConfigError: a sum of encoders, whose vectors have no single pooling; one that subtracts its template's vector.
     """
     if not isinstance(encoder, SentenceEncoder):
         raise ConfigError("a sum of encoders is read by its encoders: name one of those in its folder.")
+    if encoder.denoised:
+        raise ConfigError("an encoder that subtracts its template's vector is not read here: name pooling mask_prompt.")
     texts = list(dict.fromkeys(text for task in (*tasks, *others) for text in (*task.sentences1, *task.sentences2)))
     row_of = {text: row for row, text in enumerate(texts)}
     sides = [[[row_of[text] for text in side] for side in (t.sentences1, t.sentences2)] for t in (*tasks, *others)]

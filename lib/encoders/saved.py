@@ -331,7 +331,8 @@ def write_encoder(encoder: Any, folder: Path) -> None:
     write_json(folder / "modules.json", modules if is_theirs else [OUR_MODULE])
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoder.max_length, "do_lower_case": False})
     write_json(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
-    said = {"pooling": pooling, "max_length": encoder.max_length} | ({"normalise": True} if encoder.normalise else {})
+    said = {"pooling": pooling, "max_length": encoder.max_length}
+    said |= {name: True for name in ("normalise", "denoised") if getattr(encoder, name)}
     write_json(folder / "sentence_encoder.json", said)
 
 

@@ -43,6 +43,7 @@ class SentenceEncoder(nn.Module):
             what the tokenizer names; either way it is at most what the backbone takes.
         normalise: `encode` gives vectors of length 1, where a folder of sentence-transformers asks for it; training and
             analysis read them as they are before.
+        denoised: with `mask_prompt`, the vector of the template by itself is subtracted (see `template_vectors`).
 
     Raises:
         EncoderError: an unknown pooling, or one that reads nothing of a decoder's text.
@@ -57,6 +58,7 @@ class SentenceEncoder(nn.Module):
         projection: nn.Module | None = None,
         max_length: int | None = None,
         normalise: bool = False,
+        denoised: bool = False,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
@@ -64,7 +66,7 @@ class SentenceEncoder(nn.Module):
         if pooling in ("cls", "mask_prompt"):
             kinds.check_no_decoder(backbone.config)
         self.backbone, self.tokenizer = backbone, tokenizer
-        self.pooling, self.projection, self.normalise = pooling, projection, normalise
+        self.pooling, self.projection, self.normalise, self.denoised = pooling, projection, normalise, denoised
         self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
         self.training_dtype: torch.dtype | None = None  # bfloat16, float16: autocast while training, never in encode()
 
@@ -87,14 +89,18 @@ class SentenceEncoder(nn.Module):
             pooling: None takes what the folder was saved with, else `cls`, or `last` for a decoder.
             dropout: replaces all rates of the backbone's dropout; None keeps them.
             device: None takes that of `lib.distributed.processes`: the GPU (cuda or mps) when there is one.
+            pooling: None takes what the folder was saved with, `denoised` included, else `cls`.
+            dropout: replaces the backbone's hidden and attention dropout; None keeps them.
+            device: None takes the GPU when there is one.
             what: the parameter that names it, for errors.
 
         Raises:
             EncoderError: no such folder, no such hub name or no network, not an encoder, or one that gives no vectors.
         """
         backbone, tokenizer, saved = load_backbone(path_or_id, pooling=pooling, dropout=dropout, what=what)
-        pooling, projection = pooling or saved.get("pooling", "cls"), projection or saved.get("projection")
         how = {name: saved[name] for name in ("max_length", "normalise") if name in saved}
+        how["denoised"] = not pooling and saved.get("denoised", False)
+        pooling, projection = pooling or saved.get("pooling", "cls"), projection or saved.get("projection")
         encoder = cls(backbone, tokenizer, pooling=pooling, projection=projection, **how)
         check_vectors(encoder, f"{what} {str(path_or_id)!r}")
         return encoder.to(device or processes().device)
@@ -104,7 +110,8 @@ class SentenceEncoder(nn.Module):
         files of the backbone's folder that have these patterns, for example a saved MLM head."""
         digest = hashlib.sha256(tokenizer_fingerprint(self.tokenizer).encode())
         parts = [architecture(self.backbone.config), self.pooling, self.max_length]
-        parts += [PROMPT, "beside max_length"] if self.pooling == "mask_prompt" else []
+        if self.pooling == "mask_prompt":
+            parts += [PROMPT, "beside max_length", *(["denoised"] if self.denoised else [])]
         parts += ["normalised"] if self.normalise else []
         layers = [] if self.projection is None else [*self.projection.children()]
         parts += ["a projection without tanh"] if len(layers) == 1 else []
@@ -161,6 +168,8 @@ class SentenceEncoder(nn.Module):
             self.check_attention(capture.layers)
         readings = self.readings(input_ids, attention_mask, (self.pooling,), maps=maps, inputs=inputs)
         pooled = readings[self.pooling]
+        if self.denoised and self.pooling == "mask_prompt":
+            pooled = pooled - self.template_vectors(input_ids, attention_mask)
         return pooled if self.projection is None else self.projection(pooled)
 
     def finished(self, vectors: Tensor) -> Tensor:
@@ -188,8 +197,32 @@ class SentenceEncoder(nn.Module):
         outputs = [BaseModelOutput(last_hidden_state=hidden[layer]) for layer in layers]
         return torch.stack([self._read(self.pooling, output, input_ids, attention_mask) for output in outputs])
 
+    def template_vectors(self, input_ids: Tensor, attention_mask: Tensor, *, first: int | None = None) -> Tensor:
+        """What each text's template has at its mask token when the sentence is taken out, [N, H] in float32: the bias that
+        PromptBERT (arXiv 2201.04337) subtracts. What stands behind the sentence keeps its positions.
+
+        Args:
+            input_ids, attention_mask: [N, L], of `tokenize` with `mask_prompt`, or another template with as many tokens.
+            first: position of the first token; None takes the backbone's own.
+        """
+        before, after = (torch.arange(len(part), device=input_ids.device) for part in self.template())
+        behind = attention_mask.sum(1, keepdim=True) - len(after) + after
+        places = torch.cat([before.expand(len(behind), -1), behind], dim=1)  # of the template's tokens, [N, T]
+        both, row = torch.unique(torch.cat([places, input_ids.gather(1, places)], 1), dim=0, return_inverse=True)
+        places, ids = both.chunk(2, dim=1)  # once for all sentences of a length
+        positions, mask = places + (first_position(self.backbone) if first is None else first), torch.ones_like(ids)
+        output = self.run_backbone(ids, mask, position_ids=positions)
+        return self._read("mask_prompt", output, ids, mask)[row]
+
     def _read(self, pooling: str, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return POOLINGS[pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
+
+    def template(self, prompt: str = PROMPT) -> tuple[list[int], list[int]]:
+        """Token ids before and behind the sentence [X], special tokens included; [MASK] is the tokenizer's mask token."""
+        before, _, after = prompt.replace("[MASK]", self.tokenizer.mask_token).partition("[X]")
+        start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
+        opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
+        return [opening, *start], [*end, closing]
 
     def tokenize(
         self, sentences: Sequence[str], max_length: int | None = None, *, split: bool = False
@@ -207,12 +240,10 @@ class SentenceEncoder(nn.Module):
             return self.tokenizer(list(sentences), **rows, **unread)["input_ids"]
         if split:
             raise EncoderError("texts cannot be split into rows with pooling 'mask_prompt': choose another pooling.")
-        before, after = PROMPT.replace("[MASK]", self.tokenizer.mask_token).split("[X]")
-        start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
-        opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
-        room = min(limit, longest_input(self.backbone) - len(start) - len(end)) - 2
+        before, after = self.template()
+        room = min(limit - 2, longest_input(self.backbone) - len(before) - len(after))
         plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
-        return [[opening, *start, *ids[:room], *end, closing] for ids in plain]
+        return [[*before, *ids[:room], *after] for ids in plain]
 
     @torch.no_grad()
     def encode(
@@ -312,9 +343,16 @@ def random_kept(device: torch.device, *, enabled: bool = True) -> AbstractContex
     return torch.random.fork_rng(devices, enabled, device_type=device.type if devices else None)
 
 
+def first_position(backbone: nn.Module) -> int:
+    """Of the first token of a text: RoBERTa reserves two of its positions."""
+    return 2 if "roberta" in backbone.config.model_type or backbone.config.model_type == "camembert" else 0
+
+
 def longest_input(backbone: nn.Module) -> int:
     """Longest input of a backbone in tokens (RoBERTa and MPNet reserve two of their positions)."""
     return backbone.config.max_position_embeddings - 2 * (backbone.config.model_type in kinds.RESERVES_POSITIONS)
+    """Longest input of a backbone in tokens."""
+    return backbone.config.max_position_embeddings - first_position(backbone)
 
 
 def token_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:

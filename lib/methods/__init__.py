@@ -21,6 +21,7 @@ from lib.methods.micse import MiCSE
 from lib.methods.mirror_bert import MirrorBERT
 from lib.methods.mlm import MLM
 from lib.methods.msse import MSSE
+from lib.methods.prompt import Prompt
 from lib.methods.rankcse import RankCSE
 from lib.methods.simcse import SimCSE
 from lib.methods.sscl import SSCL
@@ -40,6 +41,7 @@ REGISTRY: dict[str, type[Method]] = {
     "mirror_bert": MirrorBERT,
     "mlm": MLM,
     "msse": MSSE,
+    "prompt": Prompt,
     "rankcse": RankCSE,
     "simcse": SimCSE,
     "sscl": SSCL,

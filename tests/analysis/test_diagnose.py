@@ -173,9 +173,12 @@ def test_dropout_is_nearer_than_nothing_though_its_random_numbers_are_others(enc
     assert explained["forward pass: dropout on, not as it is"] < explained[""]
 
 
-def test_a_sum_of_encoders_is_refused(encoder, tasks):
+def test_a_sum_of_encoders_and_one_without_its_templates_vector_are_refused(encoder, tasks):
     with pytest.raises(ConfigError, match="name one of those in its folder"):
         diagnose.readings(EncoderSum([encoder, encoder]), *tasks)
+    denoised = SentenceEncoder(encoder.backbone, encoder.tokenizer, pooling="mask_prompt", denoised=True)
+    with pytest.raises(ConfigError, match="name pooling mask_prompt"):
+        diagnose.readings(denoised, *tasks)
 
 
 def test_nothing_is_suspected_where_nothing_is_wrong(encoder, tasks, found):

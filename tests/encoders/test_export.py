@@ -44,14 +44,22 @@ READINGS = [
     ("first_last_mean", 0),
     ("embeddings_last_mean", 0),
 ]  # the package reads them itself
-OWN_READINGS = [("mask_prompt", 0), ("pooler", 0), ("cls", 1)]  # it would make up LayerNorms that were removed
+OWN_READINGS = [
+    ("mask_prompt", 0),
+    ("denoised", 0),
+    ("pooler", 0),
+    ("cls", 1),
+]  # it would make up LayerNorms that were removed
 
 
 @pytest.mark.parametrize("pooling, stripped", READINGS + OWN_READINGS)
 @pytest.mark.parametrize("projected", [False, True])
 def test_a_single_encoder_too(tiny_bert, tmp_path, sentences, pooling, stripped, projected):
     projection = projection_head(32) if projected else None
-    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, projection=projection).eval()
+    encoder = SentenceEncoder.from_pretrained(
+        tiny_bert, pooling="mask_prompt" if pooling == "denoised" else pooling, projection=projection
+    ).eval()
+    encoder.denoised = pooling == "denoised"
     remove_layer_norms(encoder.backbone, stripped)
     encoder.save(tmp_path / "saved")
     expected = encoder.encode(sentences[:20])

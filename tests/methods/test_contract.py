@@ -17,6 +17,7 @@ from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import LATE_LAYERS
 from lib.encoders.packed import AttentionMaps
+from lib.encoders.pooling import PROMPT
 from lib.losses import attention_mutual_information
 from lib.methods import REGISTRY, MethodSpec, Wrapper
 from lib.methods.mirror_bert import mask_span
@@ -36,6 +37,7 @@ ARGUMENTS = {
     "mirror_bert": AMI,
     "mlm": {"condenser_weight": 1.0, "late_layers": 1},
     "msse": {"projection": "linear", "swap_every": 1},
+    "prompt": {"denoising": "always"},
     "rankcse": {"teacher": "SECOND", "second_teacher": "SECOND"},
     "simcse": {"mlm_weight": 0.1},
     "sscl": {"negative_layers": 1},
@@ -48,6 +50,7 @@ LOGGED = {
         *(f"{which}_vector" for which in ("own", "other", "mean")),
     ),
 }
+POOLING = {"prompt": "mask_prompt"}  # of methods that read no [CLS] token
 WRAPPED = sorted(set(ARGUMENTS) - {"mlm"})
 
 
@@ -94,7 +97,7 @@ def configure(folder, second, name, around="", **changes):
     arguments = {k: second if v == "SECOND" else v for k, v in ARGUMENTS[name].items()}
     method = f"{around}({name})" if around else name
     values = {"backbone": str(folder), "method": method, "batch_size": 16, "max_length": 16, "max_steps": 3}
-    values |= {"learning_rate": 1e-3, "dev_task": "none", "eval_every": 2}
+    values |= {"learning_rate": 1e-3, "dev_task": "none", "eval_every": 2, "pooling": POOLING.get(name, "cls")}
     return RunConfig(**(values | {"method_arguments": arguments} | changes))
 
 
@@ -113,7 +116,7 @@ def prepare(config, sentences, columns=1):
 )
 def test_a_method_is_built_where_its_encoder_is(tiny_bert, second, name, around):
     config = configure(tiny_bert, second, name, around)
-    encoder = SentenceEncoder.from_pretrained(config.backbone, device="meta")
+    encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, device="meta")
     method = config.spec.build(encoder, config.method_arguments)
     assert {x.device.type for x in method.state_dict(keep_vars=True).values()} == {"meta"}
 
@@ -243,6 +246,7 @@ OFF = {
     "informin_cl": ({"forgetting_weight": 0.0}, "simcse", {"projection": "none"}),
     "jtcse": ({"cross_attention_layers": 0, "coin": False}, "tncse", {}),
     "micse": ({"ami_weight": 0.0, "queue_size": 0}, "simcse", {}),
+    "prompt": ({"denoising": "none", "second_prompt": PROMPT}, "simcse", {}),
     "rankcse": ({"consistency_weight": 0.0}, "simcse", {}),
     "sscl": ({"layers_weight": 0.0}, "simcse", {}),
 }
@@ -253,6 +257,7 @@ OFF = {
 def test_without_its_idea_a_method_is_another_one_bit_by_bit(backbone, request, second, sentences, name):
     off, plain, given = OFF[name]
     config = RunConfig(backbone=str(request.getfixturevalue(backbone)), method=name, method_arguments=off)
+    config = config.replace(pooling=POOLING.get(name, "cls"))
     config = config.replace(batch_size=16, max_length=16, max_steps=3, learning_rate=1e-3, dev_task="none")
     config_plain = config.replace(method=plain, **given)
     assert_equal(train(config, sentences), train(config_plain, sentences))
@@ -455,6 +460,9 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("mlm", {"whole_words": True}, "whole_words needs a WordPiece vocabulary"),
     ("mlm", {"augmentation": "word_deletion(0.2)"}, r"with augmentation 'word_deletion\(0.2\)' holds anchor, positive"),
     ("sscl", {"negative_layers": 2}, "negative_layers must be below the backbone's 2 layers, not 2"),
+    ("prompt", {}, "set pooling to mask_prompt, not cls"),
+    ("prompt", {"pooling": "mask_prompt", "second_prompt": "[X] means [MASK] ."}, "must have 4 tokens before"),
+    ("prompt", {"pooling": "mask_prompt", "second_prompt": 'This sentence of " [X] "'}, "behind it those of the first"),
     ("sscl", {"pooling": "first_last_mean", "negative_layers": 1}, "sscl pools single layers: choose cls, mean or"),
     ("three_r(simcse)", {"exemplars": 65}, "exemplars 65: the pool holds 64 sentences"),
     ("three_r(simcse)", {"pool": "NOTHING"}, "nothing does not exist"),
