@@ -86,12 +86,9 @@ class SentenceEncoder(nn.Module):
         Code that a model brings along is not run, and weights are read from safetensors only.
 
         Args:
-            pooling: None takes what the folder was saved with, else `cls`, or `last` for a decoder.
+            pooling: None takes what the folder was saved with, `denoised` included, else `cls`, or `last` for a decoder.
             dropout: replaces all rates of the backbone's dropout; None keeps them.
             device: None takes that of `lib.distributed.processes`: the GPU (cuda or mps) when there is one.
-            pooling: None takes what the folder was saved with, `denoised` included, else `cls`.
-            dropout: replaces the backbone's hidden and attention dropout; None keeps them.
-            device: None takes the GPU when there is one.
             what: the parameter that names it, for errors.
 
         Raises:
@@ -344,13 +341,11 @@ def random_kept(device: torch.device, *, enabled: bool = True) -> AbstractContex
 
 
 def first_position(backbone: nn.Module) -> int:
-    """Of the first token of a text: RoBERTa reserves two of its positions."""
-    return 2 if "roberta" in backbone.config.model_type or backbone.config.model_type == "camembert" else 0
+    """Of the first token of a text: RoBERTa and MPNet reserve two of their positions."""
+    return 2 if backbone.config.model_type in kinds.RESERVES_POSITIONS else 0
 
 
 def longest_input(backbone: nn.Module) -> int:
-    """Longest input of a backbone in tokens (RoBERTa and MPNet reserve two of their positions)."""
-    return backbone.config.max_position_embeddings - 2 * (backbone.config.model_type in kinds.RESERVES_POSITIONS)
     """Longest input of a backbone in tokens."""
     return backbone.config.max_position_embeddings - first_position(backbone)
 

@@ -23,6 +23,7 @@ STAGES = {
     "TNCSE": [*TWO_STAGES, "TNCSE"],
     "JTCSE": [*TWO_STAGES, "JTCSE"],
     "JTCSE D": [*TWO_STAGES, "JTCSE", "JTCSE D"],
+    "RankCSE": ["SimCSE", "DiffCSE", "RankCSE"],
 }
 TWINS = ("sum of two SimCSE", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
 
@@ -39,6 +40,7 @@ def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], laye
     here = {name: {"min_layer": half - 2, "max_layer": half + 2} for name in ("SimCSE + AMI", "miCSE")}
     here |= {name: {"lm_head": "fresh"} for name in ("InfoCSE", "MSSE")}
     here |= {"JTCSE": {"cross_attention_layers": half}, "JTCSE D": {"teacher": config.backbone}}
+    here["RankCSE"] = {"teacher": config.backbone, "second_teacher": config.backbone}
     return {name: config.replace(**change | here.get(name, {})) for name, change in changes.items()}
 
 

@@ -183,6 +183,8 @@ def test_work_counts_all_stages(table, repository):
     of = {"paper": "leaderboard", "table": "cost", "backbone": "mini-bert", "profile": "small"}
     results.add(steps.melt("method", var_name="metric").assign(**of))
     assert level.works(table) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
+
+
 def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
     plain = level.standings(found, {})
     read = found.assign(pooling=np.where(found.method == "NCE", "mask_prompt", "cls"))
@@ -190,11 +192,6 @@ def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
     assert len(level.controls(read, table, {})) == len(level.controls(found, table, {}))
     with pytest.raises(ConfigError, match="NCE and SimCSE differ in pooling"):
         level.standings(read.assign(settings="given"), {})
-
-
-def test_work_counts_all_stages(table):
-    costs = pd.DataFrame({"work": {"NCE": 5.5}})
-    assert level.works(table, costs) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
 
 
 def test_choices_say_how_sure_they_are():
