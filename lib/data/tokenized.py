@@ -89,16 +89,18 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
-def check_words(encoder: Any, unknown: int, tokens: int, texts: int, what: str) -> None:
+def check_words(encoder: Any, ids: Sequence[Sequence[int]], texts: int, what: str) -> None:
     """Look at how many words the tokenizer does not know, which all are one and the same to the encoder: remark on more than
     SOME_UNKNOWN of them.
 
-    unknown, tokens: of all these texts, special tokens included in the latter. what: whose texts they are.
+    ids: the tokens of that many texts, one or many in a part, special tokens included. what: whose texts they are.
 
     Raises:
         DataError: more than MOST_UNKNOWN.
     """
-    share = unknown and unknown / max(1, tokens - texts * len(encoder.tokenize([""])[0]))  # [CLS], [SEP] and a prompt
+    unknown = sum(np.count_nonzero(np.asarray(part) == encoder.tokenizer.unk_token_id) for part in ids)
+    special = texts * len(encoder.tokenize([""])[0])  # [CLS], [SEP] and a prompt
+    share = unknown and unknown / max(1, sum(map(len, ids)) - special)
     advice = "take a backbone made for this language or script"
     if share > MOST_UNKNOWN:
         raise DataError(f"{what}: {share:.0%} of the tokens are unknown to the tokenizer of the backbone; {advice}.")
@@ -111,8 +113,7 @@ def check_words(encoder: Any, unknown: int, tokens: int, texts: int, what: str) 
 def check_texts(encoder: Any, texts: Sequence[str], what: str) -> None:
     """`check_words` of these texts."""
     ids = encoder.tokenize(texts)
-    unknown = sum(row.count(encoder.tokenizer.unk_token_id) for row in ids)
-    check_words(encoder, unknown, sum(map(len, ids)), len(ids), what)
+    check_words(encoder, ids, len(ids), what)
 
 
 def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False) -> TokenizedCorpus:
@@ -148,8 +149,7 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     folder = paths.made_once(paths.cache() / "tokens" / key, write, folder=True)
     ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
     offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-    unknown = np.count_nonzero(ids == encoder.tokenizer.unk_token_id)
-    check_words(encoder, unknown, len(ids), len(offsets) - 1, f"corpus {corpus.name!r}")
+    check_words(encoder, [ids], len(offsets) - 1, f"corpus {corpus.name!r}")
     return TokenizedCorpus(ids, offsets, corpus.roles, encoder.tokenizer.pad_token_id)
 
 

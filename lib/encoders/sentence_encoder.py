@@ -276,8 +276,7 @@ class SentenceEncoder(nn.Module):
         for start in range(0, len(distinct), 1_000):
             ids += [np.array(x, dtype=np.int32) for x in self.tokenize(distinct[start : start + 1_000])]
         if not any_words:
-            unknown = sum(np.count_nonzero(x == self.tokenizer.unk_token_id) for x in ids)
-            check_words(self, unknown, sum(map(len, ids)), len(ids), "the texts")
+            check_words(self, ids, len(ids), "the texts")
         with in_mode(self, training=False):
             bar = progress(total=len(distinct), label="encode", enabled=show_progress and bool(distinct))
             for batch, *inputs in self.batches(ids, batch_tokens):
