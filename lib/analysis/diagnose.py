@@ -12,15 +12,17 @@ import torch
 from lib.checks import ConfigError
 from lib.data import demo
 from lib.data.sts import STSTask, Subset
+from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.sentence_encoder import in_mode, random_kept
+from lib.encoders.sentence_encoder import in_mode, longest_input, random_kept
 from lib.evaluation.sts import cosine, task_scores
 
 AVERAGE = "Avg."
-VECTORS = ["pooling", "projection", "forward pass", "similarity"]  # what the similarity of two texts depends on
-AXES = [*VECTORS, "aggregation", "correlation"]
+AXES = ["pooling", "projection", "normalisation", "forward pass", "similarity", "aggregation", "correlation"]
+MOST = 2  # changes of the papers' reading at a time
 PER_CHANGE = 0.03  # points that a change must bring to be suspected: below it lie rounding and other machines
+DROPOUT = "dropout on (read in bf16)"
 SURE = {0.015: "reproduced", 0.1: "within 0.1", 0.5: "plausible"}  # distance that is left, at most -> how sure
 SIMILARITIES = {
     "cosine": cosine,
@@ -36,25 +38,26 @@ def readings(
     *,
     projection: torch.nn.Module | None = None,
     lengths: Sequence[int] = (32, 64, 128),
-    most: int = 2,
 ) -> pd.DataFrame:
-    """Scores of an encoder by every reading that differs from the papers' in at most `most` ways.
+    """Scores of an encoder by every reading that differs from the papers' in at most MOST ways.
 
     One forward pass over the distinct texts serves four poolings, with and without projection, and all ways to score. Further
-    passes: the prompt's, the texts that a shorter length cuts or lower case changes, and by the own pooling alone bf16, and
-    dropout on (in bf16, whose error is small beside that of its random numbers).
+    passes: the prompt's, the texts that another length or lower case changes, and by the own pooling alone bf16, and dropout
+    on. Dropout is read in bf16, which takes half the time of fp32: the error of bf16 is small beside that of dropout's random
+    numbers, and with fp32 all readings would take more than four times one evaluation.
 
     Args:
         tasks: what the papers score. others: another split of some of them, such as STS-B dev or all of SICK-R.
         projection: [N, D] -> [N, D'], the trained layer behind the pooling where one was saved.
-        lengths: limits in tokens; those that cut no text are left out.
+        lengths: limits in tokens, shorter or longer than the encoder's own; those that change no text are left out.
 
     Returns:
-        A row for each reading, the papers' first (own pooling, no projection): AXES, "split of ..." for each of `others`,
-        changes (in how many of these it is not as in the first row), a column a task (correlation x 100), and AVERAGE.
+        A row for each reading, the papers' first (own pooling and normalisation, no projection): AXES, "split of ..." for each
+        of `others`, changes (in how many of these it is not as in the first row), a column a task (correlation x 100), and AVERAGE.
 
     Raises:
         ConfigError: a sum of encoders, whose vectors have no single pooling; one that subtracts its template's vector.
+        DataError: most of the words are unknown to the tokenizer, see `lib.data.tokenized.check_words`.
     """
     if not isinstance(encoder, SentenceEncoder):
         raise ConfigError("a sum of encoders is read by its encoders: name one of those in its folder.")
@@ -69,7 +72,7 @@ def readings(
         for similarity, measure in SIMILARITIES.items():
             reading = (*vectors_of, similarity)
             first = first or reading
-            left = most - sum(one != other for one, other in zip(reading, first, strict=True))  # changes still free
+            left = MOST - sum(one != other for one, other in zip(reading, first, strict=True))  # changes still free
             scored = [*tasks, *others][: None if left > 0 else len(tasks) if left == 0 else 0]
             for task, (a, b) in zip(scored, sides, strict=False):
                 predicted = measure(x[a], x[b])
@@ -87,13 +90,13 @@ def readings(
     frame = pd.concat(frames, ignore_index=True)
     axes = [*AXES, *(name for name in frame if name.startswith("split of "))]
     frame.insert(0, "changes", (frame[axes] != frame.loc[0, axes]).sum(axis=1))
-    return frame[frame.changes <= most][[*axes, "changes", *splits, AVERAGE]].reset_index(drop=True)
+    return frame[frame.changes <= MOST][[*axes, "changes", *splits, AVERAGE]].reset_index(drop=True)
 
 
 def _all_vectors(
     encoder: SentenceEncoder, texts: list[str], projection: torch.nn.Module | None, lengths: Sequence[int]
-) -> Iterator[tuple[tuple[str, str, str], np.ndarray]]:
-    """(pooling, projection, forward pass) and float32 [n, D], the papers' reading first."""
+) -> Iterator[tuple[tuple[str, str, str, str], np.ndarray]]:
+    """(pooling, projection, normalisation, forward pass) and float32 [n, D], the papers' reading first."""
     plain, prompted = (copy.copy(encoder) for _ in range(2))
     plain.pooling, prompted.pooling = "cls", "mask_prompt"
     has_pooler = getattr(encoder.backbone, "pooler", None) is not None
@@ -107,11 +110,14 @@ def _all_vectors(
     for reader, names in groups:
         for how, found in _passes(reader, texts, names, lengths, names[0] == encoder.pooling):
             for pooling, x in found.items():
-                yield (pooling, "left out", how), x
+                by_layer = {"left out": torch.from_numpy(x)}
                 if projection is not None:
                     with torch.no_grad():
-                        projected = projection(torch.from_numpy(x).to(encoder.device)).float().cpu().numpy()
-                    yield (pooling, "read", how), projected
+                        by_layer["read"] = projection(by_layer["left out"].to(encoder.device)).float().cpu()
+                for layer, vectors in by_layer.items():
+                    if encoder.normalise:
+                        yield (pooling, layer, "applied", how), encoder.finished(vectors).numpy()
+                    yield (pooling, layer, "left out", how), vectors.numpy()
 
 
 def _passes(
@@ -120,25 +126,29 @@ def _passes(
     """What is done to the forward pass, and pooling -> vectors [n, H]: as it is, then each change by itself. is_own: whether
     the first pooling is the encoder's; lengths are tried with these poolings alone."""
     ids = encoder.tokenize(texts)
+    if is_own:
+        check_words(encoder, ids, len(ids), "the texts")
     plain = _vectors(encoder, ids, poolings)
     yield "as it is", plain
-    longest = sorted(set(lengths), reverse=True) if is_own else []
-    rows_of = {f"{most} tokens": [row for row, one in enumerate(ids) if len(one) > most] for most in longest}
-    rows_of["lower case"] = [row for row, text in enumerate(texts) if text != text.lower()]
-    for (how, rows), length in zip(rows_of.items(), [*longest, None], strict=True):
-        again = [texts[row] if length else texts[row].lower() for row in rows]
-        tokens = encoder.tokenize(again, length) if rows else []
+    limits = sorted({min(one, longest_input(encoder.backbone)) for one in lengths}, reverse=True) if is_own else []
+    rows_of: dict[int | None, list[int]] = {
+        limit: [row for row, one in enumerate(ids) if len(one) > min(limit, encoder.max_length - 1)] for limit in limits
+    }
+    rows_of[None] = [row for row, text in enumerate(texts) if text != text.lower()]
+    for limit, rows in rows_of.items():
+        again = [texts[row] if limit else texts[row].lower() for row in rows]
+        tokens = encoder.tokenize(again, limit) if rows else []
         changed = {row: other for row, other in zip(rows, tokens, strict=True) if other != ids[row]}
         if changed:
             vectors = {name: x.copy() for name, x in plain.items()}
             for name, x in _vectors(encoder, list(changed.values()), poolings).items():
                 vectors[name][list(changed)] = x
-            yield how, vectors
+            yield f"{limit} tokens" if limit else "lower case", vectors
     if not is_own:
         return
     with random_kept(encoder.device):
         torch.manual_seed(0)
-        yield "dropout on", _vectors(encoder, ids, poolings[:1], training=True, dtype=torch.bfloat16)
+        yield DROPOUT, _vectors(encoder, ids, poolings[:1], training=True, dtype=torch.bfloat16)
     yield "bf16", _vectors(encoder, ids, poolings[:1], dtype=torch.bfloat16)
 
 
@@ -154,11 +164,9 @@ def _vectors(
     """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
+    whole = torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None)  # weights stay cast
     is_short = encoder.pooling == "mask_prompt" and encoder.backbone.config.model_type in packed.MODEL_TYPES
-    once = torch.autocast(
-        encoder.device.type, dtype=dtype, enabled=dtype is not None
-    )  # keeps weights cast for all batches
-    with in_mode(encoder, training=training), once:
+    with in_mode(encoder, training=training), whole:
         if dtype is not None:
             encoder.training = True  # of this reader alone, which takes dtype then; its parts, and dropout, stay
         for batch, *inputs in encoder.batches(ids):
@@ -181,12 +189,8 @@ def _at_mask(
 
 def check_scores(mine: Mapping[str, Any], tasks: Sequence[str]) -> None:
     """Raise ConfigError where no score is given, or one is of another task or no number from -100 to 100."""
-    known = {*tasks, AVERAGE}
-    if (
-        not mine
-        or not set(mine) <= known
-        or not all(isinstance(x, int | float) and -100 <= x <= 100 for x in mine.values())
-    ):
+    known, are_scores = {*tasks, AVERAGE}, [isinstance(x, int | float) and -100 <= x <= 100 for x in mine.values()]
+    if not mine or not set(mine) <= known or not all(are_scores):
         raise ConfigError(f"mine {dict(mine)}: give scores from -100 to 100, x 100, of {', '.join(sorted(known))}.")
 
 
@@ -194,7 +198,8 @@ def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
     """The readings by how well they explain a score, the best first.
 
     A reading's distance is the root mean square of its differences to the scores that are given; each change costs PER_CHANGE
-    on top, so that a simple reading stands before a contrived one. Readings with the same scores are one row.
+    on top, so that a simple reading stands before a contrived one. A change beside dropout has to halve the distance: less may
+    be the work of its random numbers. Readings with the same scores are one row.
 
     Args:
         found: what `readings` gives. mine: task -> score x 100, or AVERAGE alone.
@@ -212,7 +217,8 @@ def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
     apart = found[asked] - [mine[name] for name in asked]
     frame = found.assign(cause=causes(found), distance=np.sqrt((apart**2).mean(axis=1)))
     frame["points"] = frame[AVERAGE] - frame.loc[0, AVERAGE]
-    frame["cost"] = frame.distance + PER_CHANGE * frame.changes
+    weight = frame.changes.where(frame["forward pass"] == DROPOUT, 1)
+    frame["cost"] = frame.distance * weight + PER_CHANGE * frame.changes
     frame = frame.sort_values(["changes", "cost"], kind="stable")
     equal = frame[asked].round(3).apply(tuple, axis=1)
     simplest = frame.groupby(equal, sort=False).changes.transform("min")
