@@ -1,6 +1,6 @@
 """STS as the papers of this field score it: Spearman of cosine and gold, x100, no regressor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -30,19 +30,6 @@ def cosine(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore", divide="ignore"):
         values = (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def cosines_by_gold(vectors: Mapping[str, np.ndarray], gold: np.ndarray) -> pd.DataFrame:
-    """The cosine of every pair with the group of its gold score (SimCSE, Figure G.1; JTCSE, Figure 5): encoder, group ("3-4",
-    below it the number of pairs; in rising order), cosine.
-
-    vectors: encoder -> [2n, D], the first sentences, then the second. gold: [n], 0 to 5.
-    """
-    places = np.clip(np.ceil(gold) - 1, 0, SCALE[1] - 1).astype(int)  # (3, 4] is group 3, and 0 belongs to the first
-    groups = [f"{low}-{low + 1}\n{(places == low).sum()} pairs" for low in places]
-    columns = {name: cosine(*np.split(x, 2)) for name, x in vectors.items()}
-    frame = pd.DataFrame(columns).assign(group=groups).iloc[np.argsort(places, kind="stable")]
-    return frame.melt("group", var_name="encoder", value_name="cosine")[["encoder", "group", "cosine"]]
 
 
 def task_scores(task: STSTask, predicted: np.ndarray, *, ranks: bool = True) -> dict[str, float]:

@@ -38,6 +38,11 @@ def test_wide_keeps_the_printed_order():
     assert papers.wide("simcse", "Table 6").index[0] == "[CLS] w/ MLP"
 
 
+def test_the_scores_by_the_settings_of_the_notebook_are_those_of_their_table():
+    for table, part in papers.table("simcse", "Ablations").dropna(subset="value").groupby("setting"):
+        assert {*part.value} <= {*papers.table("simcse", table).value}, table
+
+
 def test_a_cell_with_a_deviation_is_two_columns_and_is_printed_as_one():
     table = papers.table("micse", "Table 3").set_index(["method", "column"])
     assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]

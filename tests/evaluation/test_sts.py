@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts
-from lib.evaluation.sts import cosine, cosines_by_gold, evaluate_pair, spearman
+from lib.evaluation.sts import cosine, evaluate_pair, spearman
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
 
@@ -103,15 +103,3 @@ def test_published_scores_of_all_minilm_l6_v2():
     scores = frame[frame.aggregation == "all"].set_index("task").value.round(2)
     expected = dict(zip(STS_TASKS, (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.15), strict=True))
     assert {name: scores[name] for name in STS_TASKS} == expected
-
-
-def test_cosines_by_gold_by_hand():
-    first, second = np.array([[1.0, 0], [0, 1], [1, 0]]), np.array([[1.0, 0], [1, 0], [3, 4]])
-    frame = cosines_by_gold({"a": np.concatenate([first, second])}, np.array([5.0, 0.0, 1.0]))
-    assert frame.to_numpy().tolist() == [
-        ["a", "0-1\n2 pairs", 0.0],
-        ["a", "0-1\n2 pairs", 0.6],
-        ["a", "4-5\n1 pairs", 1.0],
-    ]
-    borders = cosines_by_gold({"a": np.ones((8, 2))}, np.array([1.0, 1.01, 4.0, 4.2]))
-    assert [group.split("\n")[0] for group in borders.group] == ["0-1", "1-2", "3-4", "4-5"]
