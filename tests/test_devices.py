@@ -127,7 +127,7 @@ ANALYSIS = {
     attention.figure_pairs: lambda g: attention.figure_pairs(
         g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, **SLICING
     ).x.to_numpy(),
-    attention.joint_log_attention: lambda g: attention.joint_log_attention({"a": g.encoder}, "snow", **LAYERS, heads=2),
+    attention.log_deviation: lambda g: attention.log_deviation(g.encoder, ["snow"]).value.to_numpy(),
     attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
     attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
     attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),

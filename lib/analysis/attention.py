@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -134,21 +133,19 @@ def batch_factor(
     return pd.DataFrame([{"protocol": protocol, "metric": "batch factor", "value": float(terms[0] / terms[1])}])
 
 
-def joint_log_attention(
-    encoders: Mapping[str, SentenceEncoder], sentence: str, *, layers: Sequence[int], heads: int
-) -> pd.DataFrame:
-    """Natural logarithm of every attention entry in two dropout passes over one sentence (miCSE, Figure 8): encoder, layer,
-    head, view1, view2; without entries that a pass dropped or that the loss leaves out."""
-    frames = []
-    for name, encoder in encoders.items():
+@torch.no_grad()
+def log_deviation(encoder: SentenceEncoder, sentences: Sequence[str]) -> pd.DataFrame:
+    """Standard deviation of log attention (nats) in a dropout pass over a sentence, all heads of a layer, mean over sentences:
+    layer (from 1), metric, value. Without entries that this or a second pass dropped, or that miCSE's loss leaves out."""
+    layers, found = range(encoder.backbone.config.num_hidden_layers), []
+    for sentence in sentences:
         with _mode(encoder, dropout_seed=0):
             views, _ = attention_of(encoder, [sentence, sentence], layers)
-        for (layer, maps), head in product(zip(layers, views, strict=True), range(heads)):
-            first, second = maps[:, head].flatten(1).cpu()
-            both = torch.minimum(first, second) > SMALLEST_ATTENTION
-            logs = {"view1": first[both].log(), "view2": second[both].log()}
-            frames.append(pd.DataFrame({"encoder": name, "layer": layer, "head": head} | logs))
-    return pd.concat(frames, ignore_index=True)
+        first, second = views.transpose(0, 1).flatten(2).cpu()
+        kept = torch.minimum(first, second) > SMALLEST_ATTENTION
+        found.append([float(one[real].log().std()) for one, real in zip(first, kept, strict=True)])
+    about = {"layer": [layer + 1 for layer in layers], "metric": "log attention deviation"}
+    return pd.DataFrame(about | {"value": np.mean(found, axis=0)})
 
 
 @torch.no_grad()

@@ -79,15 +79,18 @@ def test_the_pairs_of_the_figures(encoder, sentences, tmp_path):
     assert gold.y.iloc[3] == pytest.approx(expected[0], abs=1e-5)
 
 
-def test_joint_attention_leaves_out_what_the_loss_leaves_out(encoder):
-    encoders = {"first": encoder, "second": encoder}
-    frame = attention.joint_log_attention(encoders, "the dog runs in the park", layers=(0, 1), heads=2)
-    counts = frame.groupby(["encoder", "layer", "head"]).size()
-    assert len(counts) == 8 and counts.max() < 64 and counts.min() > 32  # of 8 tokens; dropout took some entries
-    assert np.isfinite(frame[["view1", "view2"]]).all(None) and not np.allclose(frame.view1, frame.view2)
-    first, second = (frame[frame.encoder == name].drop(columns="encoder").to_numpy() for name in encoders)
-    np.testing.assert_array_equal(first, second)  # the seed decides the dropout
-    assert not encoder.training
+def test_log_deviation_by_hand(encoder):
+    texts, expected = ["the dog runs in the park", "snow"], np.zeros(2)
+    for text in texts:
+        torch.manual_seed(0)
+        maps, _ = attention.attention_of(encoder.train(), [text, text], (0, 1))
+        for layer in (0, 1):
+            seen = maps[layer, 0][(maps[layer] > 0).all(0)]
+            assert maps[layer, 0].numel() / 2 < len(seen) < maps[layer, 0].numel()  # dropout took some entries
+            expected[layer] += seen.log().numpy().std(ddof=1) / 2
+    found = attention.log_deviation(encoder.eval(), texts)
+    assert found.layer.tolist() == [1, 2] and not encoder.training
+    assert found.value.tolist() == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 def by_sentence(encoder, text):
