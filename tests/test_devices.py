@@ -144,7 +144,6 @@ ANALYSIS = {
     redundancy.dimension_statistics: lambda g: list(
         redundancy.dimension_statistics(g.encoder, g.texts, g.texts[:2], threshold=0.3).values()
     ),
-    redundancy.subtracting: lambda g: redundancy.subtracting(g.encoder, g.texts, g.texts[:2], threshold=0.3)(g.texts),
     geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
 }

@@ -1,8 +1,7 @@
 """What 3R looks at in an encoder as it is: dimensions that hardly differ, the vector of a pool, and tokens that are alike."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
@@ -39,16 +38,6 @@ def dimension_statistics(
         "after subtraction": _mean_cosine(reduce_redundancy(h, hbar, mask), every).item(),
         "after centring": _mean_cosine(reduce_redundancy(h, mean, mask), every).item(),
     }
-
-
-def subtracting(
-    encoder: SentenceEncoder, texts: Sequence[str], pool: Sequence[str], *, threshold: float
-) -> Callable[[Sequence[str]], np.ndarray]:
-    """The encoder with 3R's subtraction left on: n texts -> [n, D]; the paper subtracts in training only. texts: whose
-    deviations say which dimensions are redundant; mask and hbar are taken once."""
-    sigma = deviations(torch.from_numpy(encoder.encode(list(texts))))
-    taken = encoder.encode(list(pool)).mean(0) * redundant_dimensions(sigma, threshold).numpy()
-    return lambda some: encoder.encode(some) - taken
 
 
 @torch.no_grad()
