@@ -23,6 +23,7 @@ METHODS = {
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "sum of stage 1": "#00695c", "NCE": "#8a6d00", "TNCSE": COLOURS[1], "JTCSE": "#59338c",
     "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72",
 }  # fmt: skip
+SHIPPED = {"mini-bert": "untuned", "mini-bert-simcse": "SimCSE", "mini-bert-msse": "MSSE"}  # encoders, by their methods
 OTHERS = ("#e7298a", "#00a6a6", "#2b2b2b", "#a3a300", "#8c8cff", "#9c6644", "#7fbf3f")  # no method's: for what is none
 MARKERS, DASHES = "osD^vP*X<>", ("", (4, 1.5), (1, 1), (4, 1.5, 1, 1.5))
 OUTSIDE = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "title_fontsize": 9}  # a legend right of its axes
@@ -38,10 +39,11 @@ Panel = tuple[Axes, str, str, pd.DataFrame]  # axes, value of its row, its own v
 
 
 def colour(method: str, other: str = "0.45") -> str:
-    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, chosen"); `other` (grey) for names
-    that are no method."""
+    """The fixed colour of a method, also with words behind it ("JTCSE D", "SimCSE + 3R, chosen"); that of the method
+    for an encoder of SHIPPED; `other` (grey) for names that are no method."""
     method = method.split("\n")[0]  # what stands below is no part of the name
     name = method.split(",")[0].split(" (")[0]
+    name = SHIPPED.get(name, name)
     return METHODS.get(name) or METHODS.get(name.split(" ")[0], other)
 
 

@@ -127,6 +127,7 @@ def test_a_method_has_one_colour_and_its_variants_shades_of_their_own():
     assert figures.colour("JTCSE D") == figures.colour("JTCSE") != figures.colour("SimCSE")
     assert figures.colour("SimCSE + 3R, chosen") == figures.colour("SimCSE + 3R") != figures.colour("SimCSE")
     assert figures.colour("something", "#123456") == "#123456" != figures.colour("SimCSE", "#123456")
+    assert figures.colour("mini-bert-simcse (cls)") == figures.colour("SimCSE") != figures.colour("mini-bert (cls)")
     several = pd.concat(COURSE.assign(method=name) for name in ("MSSE", "MSSE w/o NCE", "another", "SimCSE"))
     legend = figures.curves(several).axes[1].get_legend()
     shades = dict(zip(names(legend), (line.get_color() for line in legend.legend_handles), strict=True))
