@@ -14,7 +14,7 @@ NOTEBOOKS = {
     "msse": ("4_msse", {"has_views": False, "same_reduce": False}),
     "jtcse": ("5_jtcse", {"plain_corpus": "demo", "steps": 6}),
     "three_r": ("6_three_r", {"half": 3, "lower_layer": 1, "upper_layer": 5}),
-    "backbone": ("9_backbone", {"start": "demo", "random_start": "demo", "tuning_rows": 64, "tuning_cadence": 1}),
+    "backbone": ("9_backbone", {"start": "demo", "random_start": "demo"}),
 }
 
 
