@@ -60,27 +60,6 @@ def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
 # -- disk -----------------------------------------------------------------------------------------------------
 
 
-def test_saved_and_loaded_it_gives_the_same_vectors(tiny_bert, tiny_roberta, tmp_path, sentences, encoder):
-    total = EncoderSum([encoder(tiny_bert, 1, pooling="mean"), encoder(tiny_roberta, 2)], [0.3, 0.7])
-    parts(total)[1].max_length = 6
-    total.save(tmp_path / "deep/saved")
-    again = ensemble.load(tmp_path / "deep/saved", device="cpu")
-    assert isinstance(again, EncoderSum) and again.weights == [0.3, 0.7]
-    assert [part.pooling for part in parts(again)] == ["mean", "cls"] and parts(again)[1].max_length == 6
-    np.testing.assert_allclose(again.encode(sentences[:20]), total.encode(sentences[:20]), atol=1e-6)
-
-
-def test_a_plain_encoder_loads_as_one(tiny_bert, tmp_path, sentences, encoder):
-    single = encoder(tiny_bert, 1, pooling="mean")
-    single.save(tmp_path / "saved")
-    again = ensemble.load(tmp_path / "saved")
-    assert isinstance(again, SentenceEncoder) and again.pooling == "mean"
-    np.testing.assert_allclose(again.encode(sentences[:5]), single.encode(sentences[:5]), atol=1e-6)
-    assert ensemble.load(tiny_bert, pooling="mean").pooling == "mean"
-    with pytest.raises(EncoderError, match="neither an existing folder"):
-        ensemble.load(tmp_path / "nothing")
-
-
 def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, repository, monkeypatch):
     EncoderSum(three).save(repository / "saved")
     (repository / "elsewhere").mkdir()

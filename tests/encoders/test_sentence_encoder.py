@@ -83,26 +83,6 @@ def test_no_text_an_empty_one_and_a_long_one(tiny_bert):
     assert np.isfinite(encoder.encode(["", "dog " * 500])).all()
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("by", ["older versions", "this version"])
-def test_what_sentence_transformers_wrote_is_read_as_there(tiny_bert, tmp_path, sentences, hub, pooling, by):
-    """Older versions name the pooling by flags and the length beside it, this one by a word and with the tokenizer."""
-    from sentence_transformers import SentenceTransformer
-
-    folder = tmp_path / "theirs"
-    load(tiny_bert, pooling=pooling, projection=projection_head(32), max_length=6).save(folder)
-    (folder / "sentence_encoder.json").unlink()
-    peer = SentenceTransformer(str(folder), device="cpu")
-    if by == "this version":
-        shutil.rmtree(folder)
-        peer.save_pretrained(str(folder))
-        assert "max_seq_length" not in (folder / "sentence_bert_config.json").read_text()
-    texts = [*sentences[:9], "dog " * 30]
-    for encoder in (load(folder), load(hub(folder, "user/model"))):
-        assert encoder.pooling == pooling and encoder.max_length == 6
-        np.testing.assert_allclose(encoder.encode(texts), peer.encode(texts), atol=1e-6)
-
-
 def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert):
     encoder = load(tiny_bert, pooling="mask_prompt")
     words = "the dog runs in the park"
