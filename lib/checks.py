@@ -56,6 +56,11 @@ def refusal(error: OSError) -> str:
     return f"{what}: check the path, its permissions and the space on the disk."
 
 
+def reason(error: Exception) -> str:
+    """What a library says of something that it could not do, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:250]
+
+
 @cache
 def _adapter(kind: Any) -> TypeAdapter:
     return TypeAdapter(kind, config=ConfigDict(strict=True, arbitrary_types_allowed=True))

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from lib import paths
-from lib.checks import DataError, remark
+from lib.checks import DataError, reason, remark
 from lib.data import demo, hub
-from lib.data.files import expect_count, manifest, read_lines, read_table, single_spaced, suffixes
+from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
 from lib.data.sts import STS_TASKS, load_sts
 
 ROLES = ("anchor", "positive", "hard_negative")  # of the first, second and third column where nothing else is said
@@ -155,8 +155,9 @@ def _from_hub(spec: str, data_dir: Path) -> Corpus:
         table = load_dataset(name, split="train")
         texts = [[text or "" for text in table[column]] for column in columns.split(",")]
     except Exception as error:  # the library raises a dozen kinds
-        reason = single_spaced(f"{type(error).__name__}: {error}")
-        raise DataError(f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason}).") from error
+        raise DataError(
+            f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason(error)})."
+        ) from error
     return _without_gaps(Corpus(name, texts))
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.checks import DataError
+from lib.checks import DataError, reason
 from lib.data.files import read_lines, read_table, single_spaced
 
 QRELS_HEADER = ("query-id", "corpus-id", "score")
@@ -76,11 +76,6 @@ def _captions(path: Path) -> RetrievalTask:
     if not queries:
         raise DataError(f"{path} holds no captions.")
     return RetrievalTask(path.stem, "test", queries, documents, relevance)
-
-
-def reason(error: Exception) -> str:
-    """What is wrong with a line, in a few words."""
-    return f"there is no {error}" if isinstance(error, KeyError) else single_spaced(str(error))
 
 
 def _texts(path: Path) -> dict[str, str]:

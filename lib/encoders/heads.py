@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
 from lib import paths
-from lib.checks import ConfigError, EncoderError
+from lib.checks import ConfigError, EncoderError, reason
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.kinds import check_packed
-from lib.encoders.weights import fault, reason, save_weights
+from lib.encoders.weights import fault, save_weights
 
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder, which is read without it

@@ -101,7 +101,6 @@ def build(
     max_positions: int = 128,
     window: int = 8,
     averaging: bool = True,
-    seed: int = 0,
 ) -> Path:
     """Write a BERT that starts as an averaging network, and its tokenizer; the same files for the same arguments. Raises
     ConfigError for sizes that do not fit each other, and for too little text.
@@ -111,7 +110,6 @@ def build(
         vocabulary: number of lower-case word pieces, more than hidden.
         window: of the word vectors, in tokens.
         averaging: False leaves all weights random, as BERT starts.
-        seed: of the SVD and of the weights that stay random.
     """
     from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
 
@@ -132,10 +130,10 @@ def build(
     sizes = {"hidden_size": hidden, "intermediate_size": intermediate, "max_position_embeddings": max_positions}
     config = BertConfig(vocab_size=len(pieces), num_hidden_layers=layers, num_attention_heads=heads, **sizes)
     with random_kept(processes().device):
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         model = BertForMaskedLM(config)
         if averaging:
-            make_averaging(model, _piece_vectors(sentences, tokenizer, hidden, window=window, seed=seed))
+            make_averaging(model, _piece_vectors(sentences, tokenizer, hidden, window=window))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
@@ -166,7 +164,7 @@ def make_averaging(model: Any, vectors: np.ndarray) -> None:
     nn.init.eye_(model.cls.predictions.transform.dense.weight)
 
 
-def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int, seed: int) -> np.ndarray:
+def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, window: int) -> np.ndarray:
     """Embeddings of a tokenizer's pieces [V, dimension]: LOGARITHM times log(a / (a + p)), then the word vectors.
 
     These are U sqrt(S) in the truncated SVD of the PPMI matrix, all of one length, at standard deviation 0.06. Pieces
@@ -185,7 +183,7 @@ def _piece_vectors(sentences: Sequence[str], tokenizer: Any, dimension: int, *, 
     weights[[i for i in tokenizer.all_special_ids if i != tokenizer.mask_token_id]] = weights.min()
     with threadpool_limits(1):  # sums in another order would change the last digits
         information = positive_pmi(token_ids, len(tokenizer), window=window)
-        left, values, _ = randomized_svd(information, dimension - 1, n_iter=4, random_state=seed)
+        left, values, _ = randomized_svd(information, dimension - 1, n_iter=4, random_state=0)
     vectors = left * np.sqrt(values)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-9)
     vectors[: len(SPECIAL_TOKENS)] = 0

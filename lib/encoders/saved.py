@@ -20,12 +20,12 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from lib import paths
-from lib.checks import DataError, EncoderError, remark
+from lib.checks import DataError, EncoderError, reason, remark
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.kinds import DECODERS, HAS_POOLER, PADDED, check_packed, dropout_rates
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.weights import fault, reason, save_weights
+from lib.encoders.weights import fault, save_weights
 from lib.session import quiet
 
 MINI_BERT = paths.root() / "lib" / "assets" / "mini-bert"  # the backbone of the demo profile

@@ -13,11 +13,6 @@ from torch import Tensor, nn
 from lib.checks import EncoderError
 
 
-def reason(error: Exception) -> str:
-    """What a library says of a model that it could not load, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:250]
-
-
 def fault(model: nn.Module, report: dict[str, Any], folder: Path) -> str:
     """What is wrong with weights that were loaded from folder, from them and the library's report; empty: nothing."""
     missing = sorted({*report["missing_keys"]} & {*model.state_dict()})
