@@ -105,7 +105,7 @@ def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
     given.classifiers = Classifiers(torch.rand(3, 2, 6, generator=generator), np.zeros(2))
     single = Split(sentences[:60], None, np.arange(60) % 2)
     pairs = Split(sentences[:60], sentences[60:120], np.arange(60) % 2)
-    tasks = {
+    given.transfer = {
         "CR": {"train": single},
         "MRPC": {"train": pairs, "test": pairs},
         "SST2": {"train": single, "dev": single, "test": single},
@@ -113,7 +113,6 @@ def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
     documents = {str(i): text for i, text in enumerate(given.texts)}
     given.collection = RetrievalTask("toy", "test", {"q": "snow"}, documents, {"q": {"1": 1}})
     given.topics = LabelledTexts("toy", tuple(given.texts), tuple("ab" * 5))
-    monkeypatch.setattr(transfer, "load_transfer", lambda folder, name: tasks[name])
     return given
 
 
@@ -159,7 +158,7 @@ EVALUATION = {
     mteb_tasks.mteb_encoder: lambda g: mteb_tasks.mteb_encoder(g.encoder.encode).encode([{"text": g.texts}]),
     mteb_tasks.evaluate_mteb: lambda g: [],  # all else is mteb's
     nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
-    evaluate_transfer: lambda g: evaluate_transfer(g.encoder.encode, "", tasks=("CR", "MRPC", "SST2")),
+    evaluate_transfer: lambda g: [evaluate_transfer(g.encoder.encode, *task) for task in g.transfer.items()],
     fit_classifiers: lambda g: fit_classifiers(**g.data, **g.fits, setting=transfer.SETTING),
     Classifiers.accuracy: lambda g: g.classifiers.accuracy(**g.data, rows=g.train),
 }

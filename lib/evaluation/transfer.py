@@ -13,8 +13,7 @@ Everything is deterministic for a seed. Known differences from SentEval:
 - SST2: the refit with the chosen penalty would repeat the fit that chose it, so that fit is kept.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -22,35 +21,27 @@ import torch
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from lib.data.transfer import TRANSFER_TASKS, Split, load_transfer
+from lib.data.transfer import Split
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 from lib.evaluation.logistic_regression import Classifiers, Setting, fit_classifiers
 
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 HELD_OUT_SHARE = 0.05
 FOLDS = 10  # outer and inner
+SEED = 1111  # of the folds, the initial weights and the order of rows, as in SentEval
 SETTING = Setting(learning_rate=1e-3, batch_size=64, tenacity=5, passes_per_evaluation=4)
 
 
-def evaluate_transfer(
-    encode: Encode, data_dir: Path | str, *, tasks: tuple[str, ...] = TRANSFER_TASKS, seed: int = 1111
-) -> pd.DataFrame:
-    """Accuracy of a linear classifier on each transfer task, by SentEval's protocol. Raises DataError for files that are
-    missing or damaged, ValueError for vectors that are not finite.
-
-    Args:
-        seed: of the folds, the initial weights and the order of rows; SentEval uses 1111 throughout.
+def evaluate_transfer(encode: Encode, name: str, splits: Mapping[str, Split]) -> pd.DataFrame:
+    """Accuracy of a linear classifier on a transfer task (its name, and what `load_transfer` gives), by SentEval's protocol.
+    Raises ValueError for vectors that are not finite.
 
     Returns:
-        Two rows per task: split `test`, and split `dev` (the score that chose the penalty, mean over outer folds);
-        columns task, split, protocol, aggregation, metric, value (accuracy x100, two decimals).
+        Two rows: split `test`, and split `dev` (the score that chose the penalty, mean over outer folds); columns task,
+        split, protocol, aggregation, metric, value (accuracy x100, two decimals).
     """
-    rows = []
-    for name in tasks:
-        features, labels, split_rows = _encode_task(encode, load_transfer(data_dir, name))
-        scores = _score_task(features, labels, split_rows, seed)
-        protocol = "SentEval, logistic regression, full"
-        rows += [(name, split, protocol, "-", "accuracy", value) for split, value in scores.items()]
+    scores, protocol = _score_task(*_encode_task(encode, splits)), "SentEval, logistic regression, full"
+    rows = [(name, split, protocol, "-", "accuracy", value) for split, value in scores.items()]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
 
 
@@ -59,7 +50,7 @@ def pair_features(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-def _encode_task(encode: Encode, splits: dict[str, Split]) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
+def _encode_task(encode: Encode, splits: Mapping[str, Split]) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
     """Features [n, D] and classes [n] of all splits, one below the other, and each split's row numbers."""
     first = [text for split in splits.values() for text in split.sentences1]
     second = [text for split in splits.values() for text in split.sentences2 or []]
@@ -75,21 +66,21 @@ def _encode_task(encode: Encode, splits: dict[str, Split]) -> tuple[Tensor, Tens
     return torch.from_numpy(features), torch.from_numpy(labels), split_rows
 
 
-def _score_task(features: Tensor, labels: Tensor, split_rows: dict[str, np.ndarray], seed: int) -> dict[str, float]:
+def _score_task(features: Tensor, labels: Tensor, split_rows: dict[str, np.ndarray]) -> dict[str, float]:
     """Test and dev accuracy x100 of one task; every outer (training rows, test rows) chooses its own penalty."""
     train, dev, test = (split_rows.get(name) for name in ("train", "dev", "test"))
     n = len(labels)
 
     def folds(rows: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Stratified shuffled folds: (training rows, held-out rows) of each."""
-        splits = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(rows, labels.cpu().numpy()[rows])
+        splits = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(rows, labels.cpu().numpy()[rows])
         return [(rows[kept], rows[held_out]) for kept, held_out in splits]
 
     def fit(fits: list[tuple[np.ndarray, np.ndarray, float]]) -> Classifiers:
         """Classifiers from the training rows, held-out rows and penalty of each fit."""
         training, held_out, penalties = zip(*fits, strict=True)
         arguments = _masks(training, n), _masks(held_out, n), torch.tensor(penalties, device="cpu")
-        return fit_classifiers(features, labels, *arguments, setting=SETTING, seed=seed)
+        return fit_classifiers(features, labels, *arguments, setting=SETTING, seed=SEED)
 
     outer = folds(train) if test is None else [(train, test)]
     inner = [(train, dev)] if dev is not None else [fold for rows, _ in outer for fold in folds(rows)]
@@ -101,7 +92,7 @@ def _score_task(features: Tensor, labels: Tensor, split_rows: dict[str, np.ndarr
     else:
         refits = []
         for (rows, _), penalty in zip(outer, best, strict=True):
-            shuffled = np.random.default_rng(seed).permutation(rows)
+            shuffled = np.random.default_rng(SEED).permutation(rows)
             held_out = max(1, int(HELD_OUT_SHARE * len(rows)))
             refits.append((shuffled[held_out:], shuffled[:held_out], PENALTIES[penalty]))
         accuracy = fit(refits).accuracy(features, labels, tests).round(2)

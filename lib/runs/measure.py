@@ -19,7 +19,6 @@ from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
 from lib.data.tokenized import check_texts
-from lib.data.transfer import TRANSFER_TASKS
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.whitening import Whitened
@@ -69,11 +68,13 @@ def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
 
 
 def _transfer(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
-    for name in names:
-        check_choice("transfer task", name, TRANSFER_TASKS)
-    keys = {name: transfer.fingerprint(transfer.load_transfer(data_dir, name)) for name in names}
-    ask = partial(evaluate_transfer, data_dir=data_dir)
-    return [Evaluation(f"transfer-{name}", key, partial(ask, tasks=(name,))) for name, key in keys.items()]
+    tasks = {name: transfer.load_transfer(data_dir, name) for name in names}
+    return [
+        Evaluation(
+            f"transfer-{name}", transfer.fingerprint(splits), partial(evaluate_transfer, name=name, splits=splits)
+        )
+        for name, splits in tasks.items()
+    ]
 
 
 def _retrieval(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
