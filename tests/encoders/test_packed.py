@@ -46,16 +46,6 @@ def test_no_linear_layer_sees_padding_and_the_last_one_sees_first_tokens_only(ca
     assert mask.sum() < mask.numel()
 
 
-def test_dropout_acts_while_training_and_only_then(case):
-    backbone, ids, mask = case
-    for module in backbone.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.3
-    evaluated = [packed.last_hidden(backbone.eval(), ids, mask, first_only=False) for _ in range(2)]
-    trained = [packed.last_hidden(backbone.train(), ids, mask, first_only=False) for _ in range(2)]
-    assert torch.equal(*evaluated) and not torch.allclose(*trained)
-
-
 @pytest.mark.parametrize("length", [128, 129])
 def test_attention_drops_at_the_rate_it_is_given_written_out_and_fused(length):
     """Of values that are all 1, what is left of every sum is the kept weights: 0 or 1 / (1 - p) for one key."""

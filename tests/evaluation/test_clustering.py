@@ -43,13 +43,6 @@ def test_equals_the_plain_calls():
     assert scores["silhouette"] == pytest.approx(100 * silhouette_score(unit, found, metric="cosine"), abs=1e-3)
 
 
-def test_labels_that_the_vectors_know_nothing_of_score_nothing():
-    vectors, labels = blobs(0.5)
-    shuffled = np.random.default_rng(1).permutation(labels)
-    assert abs(values(vectors, shuffled, clusters=4)["ari"]) < 3
-    assert values(vectors, labels, clusters=4)["ari"] > 20
-
-
 def test_more_clusters_than_labels_and_the_rows_of_an_encoder():
     vectors, labels = blobs(0.3)
     texts = tuple(f"text {i % 200}" for i in range(240))  # some twice
