@@ -35,7 +35,7 @@ class Generator(nn.Module):
         no masked-language model, or one without its head."""
         quiet()
         folder = model_files(path_or_id, "generator")
-        model = masked_lm_model(str(folder), "generator", advice="take a masked-language model that has one")
+        model = masked_lm_model(str(folder), "generator")
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         return cls(model, tokenizer.get_vocab())
 

@@ -69,34 +69,27 @@ def load_training_head(folder: Path) -> nn.Module:
     return head.eval()
 
 
-def mlm_head(
-    backbone: nn.Module,
-    *,
-    tied: bool,
-    start: str = "pretrained",
-    advice: str = "take a backbone that has one, or set mlm_weight to 0",
-) -> nn.Module:
+def mlm_head(backbone: nn.Module, *, tied: bool, start: str = "pretrained") -> nn.Module:
     """An MLM head [.., H] -> [.., V], in float32. Raises ConfigError where none was saved, EncoderError for others than BERT.
 
     Args:
         tied: its decoder shares the word embeddings of `backbone`; otherwise it is a copy, of what was saved or of them.
         start: `pretrained`, the head that was saved with the backbone; `fresh`, a new one (`fresh_mlm_head`).
-        advice: ends the sentence of the error.
     """
     check_packed(backbone.config, "an MLM head (mlm_weight, lm_head)")
     if start == "fresh":
         head = fresh_mlm_head(backbone)
     else:
-        model = masked_lm_model(backbone.config._name_or_path, "backbone", advice=advice)
+        model = masked_lm_model(backbone.config._name_or_path, "backbone")
         head = getattr(model, _head_name(model))
     decoder = getattr(head, "predictions", head).decoder
     decoder.weight = backbone.get_input_embeddings().weight if tied else nn.Parameter(decoder.weight.detach().clone())
     return head
 
 
-def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
-    """The masked-language model of a folder, in float32. Raises ConfigError, whose sentence has what and advice, where it
-    cannot be read or was saved without an MLM head."""
+def masked_lm_model(source: str, what: str) -> Any:
+    """The masked-language model of a folder, in float32. Raises ConfigError where it cannot be read or was saved without an
+    MLM head; what: for errors."""
     options = {"trust_remote_code": False, "output_loading_info": True, "dtype": torch.float32}
     options["ignore_mismatched_sizes"] = True  # reported by `fault`
     try:
@@ -104,7 +97,10 @@ def masked_lm_model(source: str, what: str, *, advice: str) -> Any:
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):
-        raise ConfigError(f"{what} {source!r} was saved without an MLM head: {advice}.")
+        raise ConfigError(
+            f"{what} {source!r} was saved without an MLM head: take one that has it, or, for a backbone, set lm_head to "
+            "fresh, or the weight of its term to 0."
+        )
     if problem := fault(model, report, Path(source)):
         raise ConfigError(f"{what} {source!r}: {problem}.")
     return model

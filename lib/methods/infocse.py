@@ -131,8 +131,7 @@ class AuxiliaryNetwork(nn.Module):
         check_reads_cls(encoder, "the auxiliary network (auxiliary_weight)")
         backbone = encoder.backbone
         early = heads.count_early_layers(backbone, arguments.early_layers)
-        advice = "train stage 1 from it (method mlm), which saves one, or set lm_head to fresh"
-        self.lm_head = heads.mlm_head(backbone, tied=False, start=arguments.lm_head, advice=advice)
+        self.lm_head = heads.mlm_head(backbone, tied=False, start=arguments.lm_head)
         self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]

@@ -47,8 +47,7 @@ class MLM(Method):
     def __init__(self, encoder: SentenceEncoder, arguments: MLMArguments) -> None:
         super().__init__(encoder, arguments)
         backbone = encoder.backbone
-        advice = "set lm_head to fresh, or take a backbone that has one"
-        self.lm_head = heads.mlm_head(backbone, tied=True, start=arguments.lm_head, advice=advice)
+        self.lm_head = heads.mlm_head(backbone, tied=True, start=arguments.lm_head)
         self.late, self.early = None, 0
         if arguments.condenser_weight:
             self.early = heads.count_early_layers(backbone, arguments.early_layers)

@@ -172,8 +172,7 @@ class DenoisingDecoder(nn.Module):
         )
         self.layers = nn.TransformerDecoder(layer, arguments.decoder_layers)
         self.noise = Dropout(arguments.decoder_input_dropout)
-        advice = "set lm_head to fresh, decoder to positionwise, or reconstruction_weight to 0"
-        self.words = mlm_head(encoder.backbone, tied=False, start=arguments.lm_head, advice=advice)
+        self.words = mlm_head(encoder.backbone, tied=False, start=arguments.lm_head)
 
     def forward(self, memory: Tensor, input_ids: Tensor, valid: Tensor, embeddings: nn.Module) -> Tensor:
         """memory [N, H], input_ids and valid [N, L] -> logits [T, V] of the T valid tokens."""

@@ -434,7 +434,7 @@ OTHERS = {  # other encoders than the backbone, by what differs
     "DEEP": {"num_hidden_layers": 4},
     "HEADS": {"num_attention_heads": 4},
 }
-HEADLESS = "saved without an MLM head"
+HEADLESS = "saved without an MLM head: take one that has it, or, for a backbone, set lm_head to fresh, or the weight"
 MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with one that has no MLM head
     ("arccse", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers"),
@@ -467,10 +467,10 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("three_r(simcse)", {"exemplars": 65}, "exemplars 65: the pool holds 64 sentences"),
     ("three_r(simcse)", {"pool": "NOTHING"}, "nothing does not exist"),
     ("three_r(simcse)", {"words": "NOTHING"}, "nothing does not exist"),  # although it is not read
-    ("infocse", {"head": "top_layers"}, f"{HEADLESS}: train stage 1 from it .* lm_head to fresh"),
-    ("mlm", {}, f"{HEADLESS}: set lm_head to fresh, or take"),
-    ("msse", {}, f"{HEADLESS}: set lm_head to fresh, decoder to positionwise"),
-    ("simcse", {"mlm_weight": 0.1}, f"{HEADLESS}: .* or set mlm_weight to 0.$"),
+    ("infocse", {"head": "top_layers"}, HEADLESS),
+    ("mlm", {}, HEADLESS),
+    ("msse", {}, HEADLESS),
+    ("simcse", {"mlm_weight": 0.1}, HEADLESS),
 ]
 
 

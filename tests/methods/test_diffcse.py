@@ -112,9 +112,7 @@ def test_bad_generators_are_refused_in_one_sentence(bert, tiny_bert, roberta, li
     weights = {name: w for name, w in load_file(f"{bert}/model.safetensors").items() if "layer.1." not in name}
     save_file(weights, tmp_path / "half" / "model.safetensors", metadata={"format": "pt"})
     refused = {
-        variant(
-            tiny_bert, tmp_path / "headless"
-        ): "generator '.*headless' was saved without an MLM head: take a masked",
+        variant(tiny_bert, tmp_path / "headless"): "generator '.*headless' was saved without an MLM head",
         roberta: "has another vocabulary than the backbone \\(.* in common;",
         lively("bert", vocab_size=96): "has another vocabulary .*; weights for 96 and",
         lively("bert", max_position_embeddings=16): "takes 16 tokens, the backbone 64",
