@@ -20,19 +20,15 @@ LIST = "ensemble.json"
 
 
 class EncoderSum(nn.Module):
-    """e(x) = sum of weight_i times e_i(x); each encoder reads the text with its own tokenizer. Raises
-    EncoderError for no encoder, another number of weights, or vectors of different length.
-    """
+    """e(x) = sum of weight_i times e_i(x); each encoder reads the text with its own tokenizer. Raises EncoderError for vectors
+    of different length."""
 
     def __init__(self, encoders: Sequence[SentenceEncoder], weights: Sequence[float] | None = None) -> None:
         super().__init__()
-        weights = [1.0] * len(encoders) if weights is None else [float(w) for w in weights]
-        if not encoders or len(weights) != len(encoders):
-            raise EncoderError(f"a sum of {len(encoders)} encoders needs one weight per encoder, got {len(weights)}.")
         if len(sizes := {encoder.dimension for encoder in encoders}) > 1:
             raise EncoderError(f"vectors of different length cannot be added: {sorted(sizes)}.")
         self.encoders = nn.ModuleList(encoders)
-        self.weights = weights
+        self.weights = [1.0] * len(encoders) if weights is None else [float(w) for w in weights]
 
     @property
     def dimension(self) -> int:

@@ -83,10 +83,7 @@ def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three
     assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 7
 
 
-@pytest.mark.parametrize("count, weights", [(3, [1.0, 1.0]), (0, []), (0, None)])
-def test_one_weight_for_each_encoder_and_one_length_of_vectors(three, tiny_bert, encoder, count, weights):
-    with pytest.raises(EncoderError, match="needs one weight per encoder"):
-        EncoderSum(three[:count], weights)
+def test_one_length_of_vectors(three, tiny_bert, encoder):
     with pytest.raises(EncoderError, match=r"\[16, 32\]"):
         EncoderSum([three[0], encoder(tiny_bert, 4, projection=torch.nn.Linear(32, 16))])
 
