@@ -60,15 +60,12 @@ def last_hidden(
     maps: AttentionMaps | None = None,
     inputs: AttentionInputs | None = None,
 ) -> Tensor:
-    """Last layer of a backbone of MODEL_TYPES.
+    """Last layer of a backbone of MODEL_TYPES: [N, L, H] with zeros at the padding.
 
     Args:
         input_ids, attention_mask: [N, L], padding on the right.
-        first_only: return [N, 1, H], the first token of every sentence.
+        first_only: [N, 1, H], the first token of every sentence.
         maps, inputs: filled with what they ask for.
-
-    Returns:
-        [N, L, H] with zeros at the padding, or [N, 1, H].
     """
     real = tokens = Tokens(attention_mask.bool())
     if maps is not None and maps.padded_queries:

@@ -30,13 +30,6 @@ def test_two_files_with_a_line_each(tmp_path, monkeypatch):
         load_labelled(tmp_path, "stackoverflow")
 
 
-def test_a_table_of_a_known_set(tmp_path, monkeypatch):
-    monkeypatch.setitem(manifest()["labelled"]["banking77"], "rows", {"train": 2, "test": 2})
-    write(tmp_path, "banking77/train.csv", 'text,category\n"Hi, my card?",arrival\nlost it,lost\n')
-    task = load_labelled(tmp_path, "banking77", "train")
-    assert task.texts == ("Hi, my card?", "lost it") and task.labels == ("arrival", "lost")
-
-
 def test_ones_own_table_and_its_fingerprint(tmp_path):
     path = write(tmp_path, "mine.tsv", "text\tlabel\na b\tx\nc\ty\n")
     task = load_labelled(tmp_path, "mine.tsv")

@@ -22,14 +22,11 @@ def written(tmp_path, tiny_bert, tiny_roberta):
     """Writes a checkpoint as that script does; kind: bin, safetensors, or roberta (a bin)."""
 
     def write(kind, *, layer=True):
-        folder = tmp_path / f"{kind}-{layer}"
-        folder.mkdir()
         source, prefix = (tiny_roberta, "roberta.") if kind == "roberta" else (tiny_bert, "bert.")
-        for path in [*source.glob("*.json"), *source.glob("*.txt")]:
-            if path.name not in ("modules.json", "sentence_encoder.json"):
-                shutil.copy(path, folder)
-        saved = {name.removeprefix(prefix): value for name, value in load_file(source / "model.safetensors").items()}
-        state = {f"{prefix}{name}": value for name, value in saved.items() if not name.startswith("cls.")}
+        folder = shutil.copytree(source, tmp_path / f"{kind}-{layer}")
+        saved = load_file(folder / "model.safetensors")
+        (folder / "model.safetensors").unlink()
+        state = {prefix + name.removeprefix(prefix): x for name, x in saved.items() if not name.startswith("cls.")}
         width = state[f"{prefix}embeddings.word_embeddings.weight"].shape[1]
         torch.manual_seed(0)
         if layer:

@@ -10,7 +10,6 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
-from lib.analysis import attention
 from lib.checks import DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
@@ -118,9 +117,3 @@ def test_what_a_kind_cannot_do_is_refused_before_training(folder, corpus_file, g
     given |= {name: folder(given[name]) for name in ("backbone", "second_backbone") if name in given}
     with pytest.raises(EncoderError, match=words) if words else nullcontext():
         preflight(RunConfig.from_parameters(given))
-
-
-@pytest.mark.parametrize("read", [attention.token_shares, attention.cls_energies, attention.row_differences])
-def test_attention_of_other_layers_is_not_read(folder, read):
-    with pytest.raises(EncoderError, match=INNER):
-        read(SentenceEncoder.from_pretrained(folder("distilbert")), TEXTS)
