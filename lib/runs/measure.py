@@ -51,8 +51,8 @@ def load_tasks(kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> l
     """The evaluations of a kind (one of KINDS), with everything they read, read now.
 
     Raises:
-        ConfigError: a name that is unknown, or given twice; STS tasks without the average that tables quote.
-        DataError: data that are missing or truncated, or cannot be fetched.
+        ConfigError: a name that is given twice, or that mteb does not know; STS tasks without the average that tables quote.
+        DataError: another unknown name; data that are missing or truncated, or cannot be fetched.
     """
     check_choice("the kind of tasks", kind, KINDS)
     if len(set(names)) < len(names):
