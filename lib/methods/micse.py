@@ -169,19 +169,10 @@ class MomentumQueue(nn.Module):
     def update(self, method: Method, input_ids: Tensor, attention_mask: Tensor) -> None:
         """After a step: the copy follows the method's encoder, then embeds this batch [N, L] for the next steps, with the
         online head. In the code of ESimCSE, on which miCSE builds, it follows just before the optimiser's step."""
-        self.follow(method.encoder)
-        views = Views({"encoder": self.encoder(input_ids, attention_mask)})
-        self.append(gather(method.project(views).embeddings["encoder"]))
-
-    @torch.no_grad()
-    def follow(self, encoder: SentenceEncoder) -> None:
-        """theta_m <- momentum theta_m + (1 - momentum) theta."""
-        for slow, fast in zip(self.encoder.parameters(), encoder.parameters(), strict=True):
+        for slow, fast in zip(self.encoder.parameters(), method.encoder.parameters(), strict=True):
             slow.lerp_(fast, 1 - self.momentum)
-
-    @torch.no_grad()
-    def append(self, z: Tensor) -> None:
-        """z [N, D] are the newest rows; the oldest ones that are too many go."""
+        views = Views({"encoder": self.encoder(input_ids, attention_mask)})
+        z = gather(method.project(views).embeddings["encoder"])
         kept = torch.cat([self.negatives(), z])[-len(self.rows) :]
         self.rows[: len(kept)] = kept
         self.filled.fill_(len(kept))
