@@ -51,9 +51,7 @@ class MirrorBERT(Method):
         return terms | self.attention_term.of_copies(views, batch)
 
 
-def mask_span(
-    input_ids: Tensor, mask: Tensor, length: int | Tensor, mask_id: int, generator: torch.Generator | None = None
-) -> Tensor:
+def mask_span(input_ids: Tensor, mask: Tensor, length: int | Tensor, mask_id: int) -> Tensor:
     """Put mask_id on `length` consecutive tokens of every row, [CLS] and [SEP] aside; one token at least stays.
 
     input_ids, mask: [N, L], padding on the right; first and last token of a row are special. -> [N, L]; with lengths
@@ -61,7 +59,7 @@ def mask_span(
     """
     words = mask.sum(1) - 2  # [N]
     lengths = torch.minimum((words - 1).clamp(min=0), torch.as_tensor(length, device=words.device))
-    draw = torch.rand(len(input_ids), generator=generator, device="cpu").to(input_ids.device)
+    draw = torch.rand(len(input_ids), device="cpu").to(input_ids.device)
     start = 1 + (draw * (words - lengths + 1)).floor().long()
     place = torch.arange(input_ids.size(1), device=input_ids.device)
     inside = (place >= start[..., None]) & (place < (start + lengths)[..., None])
