@@ -101,15 +101,10 @@ def _second(encoder: SentenceEncoder, name: str) -> SentenceEncoder:
     rate = next(iter(dropout_rates(encoder.backbone.config).values()))
     how = {"pooling": encoder.pooling, "dropout": rate, "device": "cpu"}
     second = SentenceEncoder.from_pretrained(name, **how, what="second_backbone")
-    read = {
-        "tokenizer": lambda e: tokenizer_fingerprint(e.tokenizer),
-        "longest text": lambda e: longest_input(e.backbone),
-    }
-    for what, of in read.items():
-        if of(encoder) != of(second):
-            raise ConfigError(
-                f"second_backbone {name!r} has another {what} than backbone: the twins read the same tokens."
-            )
+    first, other = ((tokenizer_fingerprint(e.tokenizer), longest_input(e.backbone)) for e in (encoder, second))
+    if first != other:
+        what = "another tokenizer or another longest text than backbone"
+        raise ConfigError(f"second_backbone {name!r} has {what}: the twins read the same tokens.")
     if second.projection is not None:
         raise ConfigError(f"second_backbone {name!r} was saved with a projection: its [CLS] vectors are compared here.")
     encoder.max_length = second.max_length = min(second.max_length, encoder.max_length)
