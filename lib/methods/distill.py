@@ -16,12 +16,7 @@ from lib.methods.base import Method, Needs, Views
 
 @dataclass(frozen=True)
 class DistillArguments(Checked):
-    teacher: str = ""  # folder of a saved encoder or ensemble, or a hub name
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.teacher:
-            raise ConfigError("method distill needs a teacher: the folder of a saved encoder or ensemble.")
+    teacher: str = ""  # folder of a saved encoder or ensemble, or a hub name; there has to be one
 
 
 class Distill(Method):

@@ -40,10 +40,7 @@ class RankCSEArguments(SimCSEArguments):
 
 
 class RankCSE(SimCSE):
-    """Terms of SimCSE, `consistency`, and with a teacher `ranking`.
-
-    The teachers read the text before training (each process all of it), without dropout and with their own tokenizers.
-    """
+    """Terms of SimCSE, `consistency`, and with a teacher `ranking`; teachers read as in `distill`."""
 
     Arguments = RankCSEArguments
 
