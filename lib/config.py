@@ -46,9 +46,7 @@ class RunConfig(checks.Checked):
     gradient_clip: NonNegative = 1.0  # largest gradient norm; 0 switches clipping off
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # the others are autocast; fp16 for GPUs without bf16
     seed: Annotated[int, Interval(ge=0, le=2**31)] = 42
-    dev_task: str = (
-        "demo"  # whose dev pairs choose the checkpoint: demo, STS-B, a file (`load_sts`), none keeps the last
-    )
+    dev_task: str = "demo"  # whose dev pairs choose the checkpoint: demo, STS-B, a file (`load_sts`); none: the last
     eval_every: PositiveCount = 125  # steps between two dev evaluations
     trace_until: Count = 0  # until this step, dev score and geometry also every 10 steps (never a checkpoint)
 

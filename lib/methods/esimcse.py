@@ -22,9 +22,7 @@ class ESimCSEArguments(SimCSEArguments):
     queue_size: Count = 160  # 2.5 batches of 64; 0 switches momentum encoder and queue off
     momentum: Probability = 0.995
     momentum_dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.0  # of the momentum encoder
-    momentum_start: Literal["pretrained", "random"] = (
-        "pretrained"  # random: as released, copied before the weights load
-    )
+    momentum_start: Literal["pretrained", "random"] = "pretrained"  # random: as released, before the weights load
 
 
 class ESimCSE(SimCSE):
