@@ -102,13 +102,6 @@ def test_the_templates_vector_is_trained_too_and_depends_on_the_length_alone(ber
     assert method.encoder.backbone.embeddings.position_embeddings.weight.grad.any()
 
 
-def test_the_tanh_layer_is_of_training_only(bert, inputs):
-    method = build(bert, projection="train_only")
-    views = method.embed(inputs(method)[1])
-    assert torch.equal(method.project(views).rows(), method.training_head(views.rows()))
-    assert method.encoder.projection is None
-
-
 def test_a_backbone_with_a_projection_is_refused(bert, tmp_path):
     build_method("simcse", bert, pooling="mask_prompt", projection="always").save(tmp_path / "saved")
     with pytest.raises(ConfigError, match="a backbone saved with a projection does not fit"):
