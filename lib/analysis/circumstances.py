@@ -29,6 +29,7 @@ KINDS = {  # model type, layers, hidden size -> encoder whose spread over seeds 
     ("bert", 6, 384): "minilm-stripped",
     ("bert", 6, 256): "mini-bert",
 }
+ROUNDING = 0.2  # points by which other machines and versions differ
 # published row, the row it was expected to equal, the cause that was found in the end and who says so
 CASES = (
     (
@@ -49,12 +50,12 @@ CASES = (
 )
 
 
-def seeds_needed(deviation: float, difference: float, power: float = 0.8) -> int:
-    """Seeds of each side with which a two-sided t-test (5 %) finds a difference of means with this power, when both sides
-    have this deviation over seeds."""
+def seeds_needed(deviation: float, difference: float) -> int:
+    """Seeds of each side with which a two-sided t-test (5 %) finds a difference of means with a power of 80 %, when both
+    sides have this deviation over seeds."""
     for seeds in range(2, 10_000):
         freedom, shift = 2 * seeds - 2, difference / deviation * (seeds / 2) ** 0.5
-        if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, shift) >= power:
+        if stats.nct.sf(stats.t.ppf(0.975, freedom), freedom, shift) >= 0.8:
             return seeds
     raise ConfigError(f"a difference of {difference} with a deviation of {deviation} needs more than 10,000 seeds.")
 
@@ -147,13 +148,11 @@ def nearest_published(mine: Mapping[str, float], most: int = 5) -> pd.DataFrame:
     return frame[frame.tasks >= 3].sort_values("distance", kind="stable").head(most).reset_index(drop=True)
 
 
-def apart(mine: Mapping[str, float], claimed: Mapping[str, float], rounding: float = 0.2) -> str:
+def apart(mine: Mapping[str, float], claimed: Mapping[str, float]) -> str:
     """What two rows of scores say without an encoder: STS-B and SICK-R have one subset each, so no aggregation changes them.
-
-    rounding: points up to which two scores count as equal (other machines, other versions).
-    """
+    Scores within ROUNDING are equal."""
     gaps = {name: mine[name] - claimed[name] for name in mine if name in claimed and name != AVERAGE}
-    wide = {name: gap for name, gap in gaps.items() if abs(gap) > rounding}
+    wide = {name: gap for name, gap in gaps.items() if abs(gap) > ROUNDING}
     whole = [name for name in gaps if name in manifest()["sts_tables"]]
     if not wide:
         return "equal" if gaps else "no task in common"

@@ -36,8 +36,6 @@ def test_the_file_of_a_notebook_with_overrides():
     ("arguments", "message"),
     [
         (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
-        (["-p", "seed"], "-p seed: write -p name=value."),
-        (["-f", "none.yaml"], "none.yaml cannot be read or written (No such file or directory)"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),
     ],
