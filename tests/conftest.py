@@ -156,3 +156,11 @@ def corpus_file(tmp_path, sentences) -> Path:
     path = tmp_path / "sentences.txt"
     path.write_text("\n".join(sentences) + "\n", encoding="utf8")
     return path
+
+
+@pytest.fixture(scope="session")
+def verdicts():
+    """On every claim, by the published rows; they take seconds."""
+    from lib.analysis import claims
+
+    return claims.verdicts("small")

@@ -28,7 +28,6 @@ from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, mt
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.logistic_regression import Classifiers, fit_classifiers
 from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
-from lib.paths import root
 from lib.training import dev_metrics
 
 
@@ -74,11 +73,6 @@ def test_the_random_state_of_every_kind_of_device_comes_back(monkeypatch, kind):
     with random_kept(torch.device(kind), enabled=False):
         state.insert(0, 3)
     assert state[0] == 3
-
-
-def test_nothing_else_puts_a_random_state_back():
-    found = [path.name for path in (root() / "lib").rglob("*.py") if "fork_rng" in path.read_text(encoding="utf8")]
-    assert found == ["sentence_encoder.py"]
 
 
 # --- evaluation and analysis: every public function that takes an encoder, `encode` or tensors -------------------

@@ -2,25 +2,20 @@
 
 The cases are data: input, and words of the sentence. They run in this process, but for closed streams and full disks."""
 
-import errno
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from nbformat import v4
 from safetensors.torch import load_file, save_file
 
 from lib import command, paths, runs
-from lib.batch import execute, jobs
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import load_sts
@@ -31,48 +26,6 @@ from lib.runs import __main__ as run_command
 
 ROOT = paths.root()
 LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
-
-
-def one_sentence(caught) -> str:
-    """The message, which says it in one line of a length that somebody reads."""
-    text = str(caught.value)
-    assert text and "\n" not in text and len(text) < 1_000
-    return text
-
-
-# --- Notebooks that are given, and outputs ---
-
-
-def notebook(path, parameters="seed: int = 1", plan=None, **metadata):
-    cells = [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
-    cells += [v4.new_code_cell(plan, metadata={"tags": ["plan"]})] if plan is not None else []
-    nbformat.write(v4.new_notebook(cells=cells, metadata=metadata), path)
-    return path
-
-
-def test_a_kernel_that_does_not_start_fails_its_notebook_alone(tmp_path, monkeypatch, capsys):
-    def dead(*arguments, **options):
-        raise RuntimeError("Kernel died before replying to kernel_info")
-
-    monkeypatch.setattr(execute.papermill, "execute_notebook", dead)
-    both = [jobs.single(notebook(tmp_path / f"{name}.ipynb"), output=tmp_path / f"{name}_out.ipynb") for name in "ab"]
-    assert execute.execute_all(both) == command.FAILED
-    out, err = capsys.readouterr()
-    assert out.count("failed") == 2 and "did not start (Kernel died before" in err
-
-
-def test_a_full_disk_while_a_notebook_runs_leaves_it_unfinished(tmp_path, monkeypatch):
-    def full(source, output, *arguments, **options):
-        Path(output).write_text('{"cells": [')
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(execute.papermill, "execute_notebook", full)
-    job = jobs.single(notebook(tmp_path / "n.ipynb"), output=tmp_path / "o.ipynb")
-    assert command.ended(lambda: execute.execute(job)) == command.REFUSED
-    assert not execute.finished(job)
-
-
-# --- Texts ---
 
 
 # --- Encoders ---
@@ -96,24 +49,14 @@ def reweigh(folder, pattern, change):
     save_file(weights | changed, folder / "model.safetensors", {"format": "pt"})
 
 
-def step(kind, place):
-    return json.dumps([{"type": f"sentence_transformers.models.{kind}", "path": place}])
-
-
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
 FAR["vocab"] = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "dog": 500}
 DAMAGES = [
-    ("config.json", {"num_attention_heads": 0}, "no loadable model"),
     ("config.json", {"is_decoder": True}, "makes it a decoder"),
     ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
-    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
-    ("2_Dense/config.json", {"in_features": 32}, "its dense layer is more than a linear"),
-    ("sentence_encoder.json", {"max_length": 2}, "its vectors are not finite, or the same"),
     ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
     ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
-    ("modules.json", step("LSTM", "1_LSTM"), "the step 'sentence_transformers.models.LSTM' in '1_LSTM'"),
-    ("modules.json", step("Dense", "3_Dense"), "the step 'sentence_transformers.models.Dense' in '3_Dense'"),
-    ("modules.json", step("Pooling", "1_Pooling"), "the step 'sentence_transformers.models.Pooling'"),
+    ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]', "Dense' in '3_Dense'"),
     ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
     ("tokenizer.json", {"model": FAR}, "its tokenizer has 501 entries and its weights know"),
     (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
@@ -131,7 +74,7 @@ def test_an_encoder_that_cannot_be_meant_is_named(tmp_path, tiny_bert, part, cha
         rewrite(folder, "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(EncoderError, match=words) as caught:
         SentenceEncoder.from_pretrained(folder, what="teacher")
-    assert one_sentence(caught).startswith(f"teacher {str(folder)!r}")
+    assert str(caught.value).startswith(f"teacher {str(folder)!r}") and "\n" not in str(caught.value)
 
 
 def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_path, tiny_bert):
@@ -145,9 +88,6 @@ def test_weights_in_several_files_are_read_from_safetensors_beside_the_list(tmp_
     np.testing.assert_array_equal(whole, parts)
     rewrite(folder, "model.safetensors.index.json", json.dumps(content | {"weight_map": {"a": "../part.safetensors"}}))
     with pytest.raises(EncoderError, match="names '../part.safetensors'"):
-        SentenceEncoder.from_pretrained(folder)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map')
-    with pytest.raises(DataError, match="index.json is damaged: it is no JSON"):
         SentenceEncoder.from_pretrained(folder)
     torch.save(weights, folder / "weights.bin")
     content["weight_map"] = dict.fromkeys(weights, "weights.bin")

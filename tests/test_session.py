@@ -41,12 +41,6 @@ def test_outside_git_the_commit_is_unknown(monkeypatch, tmp_path, capfd):
     assert session.git_commit.__wrapped__() == "unknown"
 
 
-def test_quiet_keeps_what_the_user_set(monkeypatch):
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "mine")
-    session.quiet()
-    assert os.environ["TOKENIZERS_PARALLELISM"] == "mine"
-
-
 @pytest.mark.parametrize(("given", "silent"), [({}, "True"), ({"HF_HUB_DISABLE_TELEMETRY": "0"}, "False")])
 def test_the_hub_gets_no_telemetry_unless_the_user_says_so(given, silent):
     ask = "import lib, huggingface_hub.constants as c; print(c.HF_HUB_DISABLE_TELEMETRY)"

@@ -143,11 +143,6 @@ def test_nothing_in_common_is_not_measured(add):
 # --- The register ---
 
 
-@pytest.fixture(scope="module")
-def found():
-    return claims.verdicts()
-
-
 def test_the_register_is_as_its_head_says():
     register = claims.load()
     assert len({one.id for one in register}) == len(register) and {one.paper for one in register} == {*papers.sheets()}
@@ -160,11 +155,11 @@ def test_the_register_is_as_its_head_says():
             assert not one.test or (one.size > 0) == (one.test.sign == "+"), one.id
 
 
-def test_every_claim_has_its_verdict_and_known_ones_are_as_known(found):
-    assert list(found) == claims.COLUMNS and set(found.id) == {one.id for one in claims.load()}
-    assert not found.duplicated(["id", "part", "backbone"]).any() and set(found.verdict) <= {*results.VERDICTS}
-    assert (found.gain.isna() == (found.verdict == "not measured")).all()
-    parts = found.groupby("id").apply(
+def test_every_claim_has_its_verdict_and_known_ones_are_as_known(verdicts):
+    assert list(verdicts) == claims.COLUMNS and set(verdicts.id) == {one.id for one in claims.load()}
+    assert not verdicts.duplicated(["id", "part", "backbone"]).any() and set(verdicts.verdict) <= {*results.VERDICTS}
+    assert (verdicts.gain.isna() == (verdicts.verdict == "not measured")).all()
+    parts = verdicts.groupby("id").apply(
         lambda part: dict(zip(part.part, part.verdict, strict=True)), include_groups=False
     )
     for name, verdict in {
@@ -176,15 +171,15 @@ def test_every_claim_has_its_verdict_and_known_ones_are_as_known(found):
     assert parts["msse-sts"]["10,000 sentences, chosen"] == "holds on one encoder"
 
 
-def test_the_tables_for_readers(found, monkeypatch):
-    monkeypatch.setattr(claims, "verdicts", lambda profile, paper: found[(found.paper == paper) | (paper == "")])
+def test_the_tables_for_readers(verdicts, monkeypatch):
+    monkeypatch.setattr(claims, "verdicts", lambda profile, paper: verdicts[(verdicts.paper == paper) | (paper == "")])
     table = claims.table(least=3)
     assert list(table) == ["published", *results.ENCODERS, "all-MiniLM-L6-v2", "verdict"]
-    assert table.index.names == ["paper", "claim"] and len(table) == len(found.drop_duplicates(["id", "part"]))
+    assert table.index.names == ["paper", "claim"] and len(table) == len(verdicts.drop_duplicates(["id", "part"]))
     one = claims.table("jtcse")
     joint = one[one.index.str.startswith("JTCSE's joint training")].iloc[0]
     assert joint.tolist()[::3] == ["Table X: 78.27 → 79.70", "holds"]
     assert joint["mini-bert"] == "+0.66 [0.38, 0.93], 5 seeds"
-    counts = claims.counts(found)
+    counts = claims.counts(verdicts)
     assert list(counts) == [*results.VERDICTS] and list(counts.index) == papers.sheets()
     assert counts.loc["simcse", "not measured"] == 1 and counts.sum().sum() >= len(claims.load())

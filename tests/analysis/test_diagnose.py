@@ -99,6 +99,12 @@ def read(encoder, texts, changed):
     return torch.cat(rows).numpy()
 
 
+@pytest.fixture(scope="module")
+def own(encoder, tasks):
+    """The scores of somebody who changes nothing."""
+    return got(encoder, tasks, {})
+
+
 PLANTED = [
     ({"pooling": "mean"}, "pooling: mean"),
     ({"pooling": "first_last_mean"}, "pooling: first_last_mean"),
@@ -125,11 +131,8 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("changed", "words"), PLANTED)
-def test_a_planted_cause_is_named_first(encoder, tasks, layer, found, changed, words):
-    own, mine = (
-        got(encoder, tasks, {}),
-        got(encoder, tasks, changed | ({"projection": layer} if "projection" in changed else {})),
-    )
+def test_a_planted_cause_is_named_first(encoder, tasks, layer, found, own, changed, words):
+    mine = got(encoder, tasks, changed | ({"projection": layer} if "projection" in changed else {}))
     assert moves(own, mine) == (changed != {"length": 64})
     assert names(diagnose.explain(found, mine).iloc[0], changed, words if moves(own, mine) else "")
 
@@ -201,9 +204,12 @@ def test_dropout_in_fp32_is_named_first_though_it_is_read_in_bf16(encoder, title
         assert explained.cause[0] == "forward pass: dropout on (read in bf16), not as it is"
 
 
-@pytest.mark.parametrize(
-    ("changed", "cause"),
-    [
+def test_vectors_are_compared_as_the_encoder_gives_them(encoder, tasks):
+    """With the step Normalize of sentence-transformers."""
+    unit = copy.copy(encoder)
+    unit.normalise = True
+    found = diagnose.readings(unit, *tasks, lengths=())
+    for changed, cause in (
         ({"similarity": "dot"}, ""),  # of vectors of length 1 it is the cosine
         (
             {"similarity": "Euclid", "pearson": True},
@@ -213,20 +219,15 @@ def test_dropout_in_fp32_is_named_first_though_it_is_read_in_bf16(encoder, title
             {"normalise": False, "similarity": "dot"},
             "normalisation: left out, not applied and similarity: dot product, not cosine",
         ),
-    ],
-)
-def test_vectors_are_compared_as_the_encoder_gives_them(encoder, tasks, changed, cause):
-    """With the step Normalize of sentence-transformers."""
-    unit = copy.copy(encoder)
-    unit.normalise = True
-    explained = diagnose.explain(diagnose.readings(unit, *tasks, lengths=()), got(unit, tasks, changed))
-    assert explained.cause[0] == cause and explained.sure[0] == "reproduced"
+    ):
+        explained = diagnose.explain(found, got(unit, tasks, changed))
+        assert explained.cause[0] == cause and explained.sure[0] == "reproduced"
 
 
-def test_a_limit_that_is_longer_than_the_encoders_own_is_found(encoder, tasks):
+def test_a_limit_that_is_longer_than_the_encoders_own_is_found(encoder, tasks, own):
     short = copy.copy(encoder)
     short.max_length = 12
-    best = diagnose.explain(diagnose.readings(short, *tasks, lengths=(999,)), got(encoder, tasks, {})).iloc[0]
+    best = diagnose.explain(diagnose.readings(short, *tasks, lengths=(999,)), own).iloc[0]
     assert names(best, {"length": encoder.max_length}, f"forward pass: {encoder.max_length} tokens")
 
 
@@ -244,15 +245,14 @@ def test_a_sum_of_encoders_and_one_without_its_templates_vector_are_refused(enco
         diagnose.readings(denoised, *tasks)
 
 
-def test_nothing_is_suspected_where_nothing_is_wrong(encoder, tasks, found):
-    mine = got(encoder, tasks, {})
-    explained = diagnose.explain(found, mine)
+def test_nothing_is_suspected_where_nothing_is_wrong(found, own):
+    explained = diagnose.explain(found, own)
     assert explained.cause[0] == "" and explained.sure[0] == "reproduced" and explained.points[0] == 0
-    text = diagnose.verdict(explained, mine, {diagnose.AVERAGE: 76.25})
+    text = diagnose.verdict(explained, own, {diagnose.AVERAGE: 76.25})
     assert (
         text.startswith("Nothing is wrong with the evaluation") and "the 76.25 that is claimed are the encoder" in text
     )
-    noisy = {task: value + 0.02 * (-1) ** i for i, (task, value) in enumerate(mine.items())}  # another machine
+    noisy = {task: value + 0.02 * (-1) ** i for i, (task, value) in enumerate(own.items())}  # another machine
     assert diagnose.explain(found, noisy).cause[0] == ""
 
 

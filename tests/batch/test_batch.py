@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import subprocess
 import sys
@@ -68,12 +69,17 @@ def no_kernel(monkeypatch):
 
 @pytest.fixture
 def fake(monkeypatch):
-    """papermill without a kernel: it writes the output; mode=fail and mode=interrupt end as they say."""
+    """papermill without a kernel: it writes the output; other modes than ok end as they say."""
     calls = []
 
     def execute(source, output, parameters, **options):
         assert "JPY_SESSION_NAME" not in os.environ
         calls.append(parameters)
+        if parameters.get("mode") == "dead":
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        if parameters.get("mode") == "full":
+            Path(output).write_text('{"cells": [')
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         notebook = nbformat.read(source, as_version=4)
         notebook.metadata["papermill"] = {"parameters": parameters, "duration": 1.0}
         nbformat.write(notebook, output)
@@ -211,17 +217,14 @@ def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys, sou
 # Values that only a notebook knows, and what their one sentence says.
 WRONG = {
     "1_simcse": {
-        "few_shot_sizes=[1000000]": "corpus_size asks for 1,000,000",
         "choice_seed=42": "choice_seed 42 is one of seeds",
         "triples=nowhere.csv": "no such file",
-        "publish=true": "demo profile, whose numbers are not results",
     },
     "11_diagnose": {
         'mine=["STS99: 3"]': "give scores from -100 to 100",
         "claimed=high": "is no number and no published row",
         'settings=["warmth: 1"]': "are unknown: choose from",
     },
-    "2_micse": {"max_layer=99": "beyond the 6 layers", "negatives=all": "negatives 'all' is unknown"},
     "3_infocse": {"stage_one_steps=-1": "stage 1 alone, given: corpus_size must be at least 0; got -64"},
     "4_msse": {"triples=demo": "the kind of corpus in demo 'sentences' is unknown"},
     "5_jtcse": {"loss_terms=[MSE]": "a value of loss_terms 'MSE' is unknown", "third=./nowhere": "neither an existing"},
@@ -278,6 +281,14 @@ def test_output_path(notebook, tmp_path):
 
 
 # --- Kernels ---
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "words"), [("dead", 1, "did not start (Kernel died"), ("full", 2, "No space")]
+)
+def test_without_a_kernel_or_space_on_the_disk_a_notebook_is_unfinished(notebook, fake, capsys, mode, code, words):
+    assert main(["run", str(notebook), "-p", f"mode={mode}"]) == code
+    assert words in capsys.readouterr().err and not finished(single(notebook, assignments=[f"mode={mode}"]))
 
 
 @pytest.mark.notebook

@@ -13,21 +13,18 @@ from lib.batch import measured
 SHEETS = papers.sheets()
 
 
-def headings(notebook):
-    cells = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells
-    lines = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown").splitlines()
-    return [line.removeprefix("## ") for line in lines if line.startswith("## ")]
-
-
-def has_code(notebook, section):
-    """Whether a code cell follows the heading that begins so, before the next one of its level."""
-    cells, inside = nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells, False
-    for cell in cells:
-        if cell.cell_type == "code" and inside:
-            return True
+def sections(notebook):
+    """Heading -> whether a code cell stands below it, before the next one of its level."""
+    found, heading = {}, ""
+    for cell in nbformat.read(paths.root() / "notebooks" / f"{notebook}.ipynb", 4).cells:
         for line in cell.source.splitlines() if cell.cell_type == "markdown" else ():
-            inside = line.startswith(f"## {section}") or (inside and not line.startswith("## "))
-    return False
+            if line.startswith("## "):
+                heading = line.removeprefix("## ")
+                assert heading not in found, "a link needs headings of different names"
+                found[heading] = False
+        if cell.cell_type == "code" and heading:
+            found[heading] = True
+    return found
 
 
 def identities(text):
@@ -54,22 +51,21 @@ def test_every_table_and_figure_has_its_slot(paper):
 @pytest.mark.parametrize("paper", SHEETS)
 def test_a_slot_names_one_section_of_the_notebook_and_the_notebook_shows_the_appendix(paper):
     sheet = papers.load(paper)
-    there = headings(sheet["notebook"])
+    there = sections(sheet["notebook"])
     wrong = [s[:2] for s in sheet["slots"] if s[1] and sum(h.startswith(s[1]) for h in there) != 1]
     assert not wrong
     assert all(measured or note for _, _, measured, note in sheet["slots"]), "a slot says how it was run, or why not"
     living = {s[1] for s in sheet["slots"] if re.match("demo|small(?! declared)", s[2])}
-    assert not [name for name in living if not has_code(sheet["notebook"], name)], "a section that shows nothing"
+    silent = [head for head, has_code in there.items() if head.startswith((*living,)) and not has_code]
+    assert not silent, "a section that shows nothing"
     cells = nbformat.read(paths.root() / "notebooks" / f"{sheet['notebook']}.ipynb", 4).cells
     assert sum(f'papers.appendix("{paper}")' in cell.source for cell in cells) == 1
 
 
-def test_the_status_table_counts_the_verdicts_that_are_computed():
+def test_the_status_table_counts_the_verdicts_that_are_computed(verdicts):
     page = (paths.root() / "README.md").read_text(encoding="utf8")
     head, *rows = re.findall(r"^\| (?:claims of the paper on|[^|]+(?= \| \d+ \| \d)) \| (.*) \|$", page, flags=re.M)
-    counts = claims.counts(claims.verdicts("small")).loc[
-        sorted(SHEETS, key=lambda paper: papers.load(paper)["notebook"])
-    ]
+    counts = claims.counts(verdicts).loc[sorted(SHEETS, key=lambda paper: papers.load(paper)["notebook"])]
     assert head.split(" | ") == list(counts)
     assert [[*map(int, row.split(" | "))] for row in rows] == counts.to_numpy().tolist()
 
