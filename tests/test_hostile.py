@@ -109,13 +109,6 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
                 one.encode(wrong)
 
 
-def test_text_that_the_tokenizer_does_not_know_is_refused(tmp_path, tiny_bert):
-    (tmp_path / "russian.txt").write_text("".join(f"слово {'аб'[i % 2] * (i + 1)} и ещё\n" for i in range(40)))
-    config = RunConfig(corpus=str(tmp_path / "russian.txt"), backbone=str(tiny_bert), max_steps=1, batch_size=8)
-    with pytest.raises(DataError, match="russian.txt': [0-9]+% of the tokens are unknown to the tokenizer"):
-        runs.run(config.replace(max_length=16))
-
-
 def test_a_run_is_no_backbone(finished_run):
     with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
         SentenceEncoder.from_pretrained(finished_run)

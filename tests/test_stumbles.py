@@ -21,7 +21,7 @@ from lib.encoders import SentenceEncoder
 from lib.losses import info_nce
 from lib.paths import root
 from lib.results import history
-from lib.runs import Best, Plan, Run, projected_dev
+from lib.runs import Best, Plan, Run, projected_dev, run
 from lib.runs.prepare import preflight, run_id
 from tests.methods.conftest import batch, build
 
@@ -194,10 +194,11 @@ def chinese(tiny_bert, corpus_file, tmp_path):
     return RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8, dev_task="none")
 
 
-def test_dev_pairs_in_another_script_are_refused_before_a_run(chinese):
+@pytest.mark.parametrize(("dev_task", "what"), [("none", "corpus 'sentences.txt'"), ("demo", "the dev pairs of demo")])
+def test_a_corpus_or_dev_pairs_in_another_script_are_refused_before_training(chinese, dev_task, what):
     preflight(chinese)
-    with pytest.raises(DataError, match="the dev pairs of demo: 1?[0-9]{2}% of the tokens are unknown"):
-        preflight(chinese.replace(dev_task="demo"))
+    with pytest.raises(DataError, match=f"{what}: 1?[0-9]{{2}}% of the tokens are unknown"):
+        run(chinese.replace(dev_task=dev_task))
 
 
 def test_a_test_task_in_another_script_is_refused_before_a_run(chinese, tmp_path):

@@ -6,24 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
 from lib.analysis.auxiliary import guesses, signals, with_swap
-from lib.encoders import SentenceEncoder
-from lib.methods import REGISTRY
+from tests.methods.conftest import build, lively
 
-InfoCSE = REGISTRY["infocse"]
+__all__ = ["lively"]  # a fixture
 
 
 @pytest.fixture(scope="module")
-def method(tiny_bert, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(1)
-    BertForMaskedLM(BertConfig.from_pretrained(tiny_bert, initializer_range=0.3)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    torch.manual_seed(0)
-    arguments = InfoCSE.Arguments(head="top_layers", late_layers=1, auxiliary_weight=1.0, mlm_weight=1.0)
-    return InfoCSE(SentenceEncoder.from_pretrained(folder, dropout=0.0), arguments)
+def method(lively):
+    arguments = {"head": "top_layers", "late_layers": 1, "auxiliary_weight": 1.0, "mlm_weight": 1.0}
+    return build("infocse", lively("bert", initializer_range=0.3), **arguments)
 
 
 def test_ratios_are_those_of_the_columns():

@@ -199,9 +199,8 @@ def titles(encoder):
 
 def test_dropout_in_fp32_is_named_first_though_it_is_read_in_bf16(encoder, titles):
     found = diagnose.readings(encoder, titles[0], lengths=())
-    for seed in (11, 12, 13):
-        explained = diagnose.explain(found, got(encoder, titles, {"dropout": seed}))
-        assert explained.cause[0] == "forward pass: dropout on (read in bf16), not as it is"
+    explained = diagnose.explain(found, got(encoder, titles, {"dropout": 11}))
+    assert explained.cause[0] == "forward pass: dropout on (read in bf16), not as it is"
 
 
 def test_vectors_are_compared_as_the_encoder_gives_them(encoder, tasks):
