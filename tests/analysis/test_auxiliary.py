@@ -13,12 +13,6 @@ from tests.methods.conftest import build, lively
 __all__ = ["lively"]  # a fixture
 
 
-@pytest.fixture(scope="module")
-def method(lively):
-    arguments = {"head": "top_layers", "late_layers": 1, "auxiliary_weight": 1.0, "mlm_weight": 1.0}
-    return build("infocse", lively("bert", initializer_range=0.3), **arguments)
-
-
 def test_ratios_are_those_of_the_columns():
     history = pd.DataFrame({"step": [0, 1, 2, 3], "info_nce": [np.nan, 2.0, 1.0, 0.5]})
     history["auxiliary"], history["auxiliary_gradient"] = [np.nan, 0.04, 0.03, 0.05], [np.nan, 0.1, 0.1, 0.2]
@@ -36,8 +30,10 @@ def test_ratios_are_those_of_the_columns():
         }
 
 
-def test_guesses_one_by_one(method):
+def test_guesses_one_by_one(lively):
     """Piece by piece, in a batch of one; the same sentence as the other one gives the same column."""
+    arguments = {"head": "top_layers", "late_layers": 1, "auxiliary_weight": 1.0, "mlm_weight": 1.0}
+    method = build("infocse", lively("bert", initializer_range=0.3), **arguments)
     sentence, other = "a happy dog runs in the park", "two women play guitar"
     frame = guesses(method, sentence, other)
     assert frame.hidden.tolist() == sentence.split()

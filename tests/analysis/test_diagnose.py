@@ -186,20 +186,16 @@ def some_of(task):
     return STSTask(task.name, task.split, task.protocol, subsets)
 
 
-@pytest.fixture(scope="module")
-def titles(encoder):
-    """Four tasks of 75 random pairs of titles whose gold scores are the encoder's own cosines: dropout costs them 25 points,
+def test_dropout_in_fp32_is_named_first_though_it_is_read_in_bf16(encoder):
+    """In four tasks of 75 random pairs of titles whose gold scores are the encoder's own cosines: dropout costs them 25 points,
     where its random numbers matter less."""
     texts = pd.read_csv(demo.ASSETS / "topics.csv").text.sample(frac=1, random_state=0).to_numpy()
     sides = [np.split(part, 2) for part in np.split(texts, 4)]
     gold = [cosine(encoder.encode(first), encoder.encode(second)) for first, second in sides]
     pairs = [Subset(*map(tuple, side), scores) for side, scores in zip(sides, gold, strict=True)]
-    return [STSTask(str(at), "test", "test", {"0": some}) for at, some in enumerate(pairs)], []
-
-
-def test_dropout_in_fp32_is_named_first_though_it_is_read_in_bf16(encoder, titles):
-    found = diagnose.readings(encoder, titles[0], lengths=())
-    explained = diagnose.explain(found, got(encoder, titles, {"dropout": 11}))
+    titles = [STSTask(str(at), "test", "test", {"0": some}) for at, some in enumerate(pairs)]
+    found = diagnose.readings(encoder, titles, lengths=())
+    explained = diagnose.explain(found, got(encoder, (titles, []), {"dropout": 11}))
     assert explained.cause[0] == "forward pass: dropout on (read in bf16), not as it is"
 
 

@@ -31,21 +31,6 @@ NOT_MEASURED = (
 )
 
 
-@pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """The executed notebook, and the folder of its figures."""
-    folder = tmp_path_factory.mktemp("own")
-    shutil.copytree(MINI_BERT, folder / NAME)
-    environment = os.environ | {"CSE_RUNS": str(folder / "runs"), "CSE_FIGURES": str(folder / "figures")}
-    environment.pop("CSE_DATA", None)
-    command = [sys.executable, "-m", "lib.batch", "run", str(ROOT / "notebooks/1_simcse.ipynb")]
-    command += ["-o", str(folder / "done.ipynb"), "-p", f"backbone={folder / NAME}"]
-    command += [word for name, value in SHORT.items() for word in ("-p", f"{name}={value}")]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    return nbformat.read(folder / "done.ipynb", 4), folder / "figures"
-
-
 def tables(notebook):
     """Caption and body of every table."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
@@ -55,15 +40,23 @@ def tables(notebook):
 
 
 @pytest.mark.notebook
-def test_it_stands_in_every_table_and_figure_before_what_was_published(done):
-    notebook, figures = done
+def test_it_stands_in_every_table_and_figure_before_what_was_published(tmp_path):
+    shutil.copytree(MINI_BERT, tmp_path / NAME)
+    environment = os.environ | {"CSE_RUNS": str(tmp_path / "runs"), "CSE_FIGURES": str(tmp_path / "figures")}
+    environment.pop("CSE_DATA", None)
+    command = [sys.executable, "-m", "lib.batch", "run", str(ROOT / "notebooks/1_simcse.ipynb")]
+    command += ["-o", str(tmp_path / "done.ipynb"), "-p", f"backbone={tmp_path / NAME}"]
+    command += [word for name, value in SHORT.items() for word in ("-p", f"{name}={value}")]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    notebook = nbformat.read(tmp_path / "done.ipynb", 4)
     found = [(caption, body) for caption, body in tables(notebook) if not caption.startswith(NOT_MEASURED)]
     assert len(found) == 3
     for caption, body in found:
         assert "not measured yet" not in caption and f">{NAME}<" in body, caption
         if ">small<" in body:
             assert body.index(">this run, demo<") < body.index(">small<"), caption
-    drawn = {file.name: pd.read_csv(file) for file in sorted(figures.glob("*.csv"))}
+    drawn = {file.name: pd.read_csv(file) for file in sorted((tmp_path / "figures").glob("*.csv"))}
     assert len(drawn) == 7
     for name, frame in drawn.items():
         assert "backbone" not in frame or frame.backbone[0] == NAME, name
