@@ -353,13 +353,6 @@ def test_the_published_cases_are_told_by_their_numbers():
     assert all("Table B.3" in row for row in cases["nearest row of another table"][:2]) and not cases.distance[:2].any()
 
 
-def test_the_nearest_published_row():
-    """Of untuned BERT by its first-last average, as SimCSE prints it."""
-    row = papers.wide("simcse", "Table 5").loc[("unsupervised", "BERT-base (first-last avg.)")]
-    near = circumstances.nearest_published(row.drop("Avg.").to_dict())
-    assert near.distance[0] == 0 and "first-last" in near.method[0]
-
-
 def test_what_people_write():
     read = circumstances.named(["STS12: 68.4", "text = wiki", "learning_rate: 3e-5", "epochs=1"], "mine")
     assert read == {"STS12": 68.4, "text": "wiki", "learning_rate": 3e-5, "epochs": 1}
