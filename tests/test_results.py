@@ -368,3 +368,38 @@ def test_published_rows_have_a_shape_and_their_provenance(path):
     assert {line["run_id"] for line in lines} - {""} <= set(runs)
     assert all(line["device"] for line in lines if line["run_id"])
     assert "Avg." not in {line.get("task") for line in lines}
+
+
+def published_gains(paper, wanted, method, over):
+    """Gain and 95 % interval of method over another, from the file alone."""
+    value = {}
+    with (paths.root() / "results" / "small" / f"{paper}.csv").open(encoding="utf8", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["task"] in STS_TASKS and all(line[name] == text for name, text in (STS | wanted).items()):
+                value[line["method"], line["seed"], line["task"]] = float(line["value"])
+    seeds = {seed for name, seed, _ in value if name == method} & {seed for name, seed, _ in value if name == over}
+    each = [sum(value[method, s, t] - value[over, s, t] for t in STS_TASKS) / len(STS_TASKS) for s in sorted(seeds)]
+    interval = stats.ttest_1samp(each, 0).confidence_interval()
+    return sum(each) / len(each), interval.low, interval.high
+
+
+@pytest.mark.parametrize(
+    ("paper", "wanted", "method", "over"),
+    [
+        ("micse", {"table": "Table 3", "backbone": "mini-bert", "sentences": "1000"}, "SimCSE + AMI", "SimCSE"),
+        ("msse", {"table": "Table 1", "backbone": "minilm-stripped", "sentences": "1000"}, "MSSE", "MSSE w/o ICM"),
+        ("level", {"table": "level", "backbone": "minilm-stripped", "sentences": "10000"}, "MSSE", "SimCSE"),
+        (
+            "level",
+            {"table": "level", "backbone": "minilm-stripped", "sentences": "10000"},
+            "SimCSE, cropped view",
+            "SimCSE",
+        ),
+    ],
+)
+def test_gains_of_published_rows_again_from_the_file(paper, wanted, method, over):
+    wanted["settings"] = "level" if paper == "level" else "given"
+    expected = published_gains(paper, wanted, method, over)
+    filters = wanted | STS | {"sentences": int(wanted["sentences"])}
+    found = compare(rows("small", paper=paper, task=STS_TASKS, **filters), over).loc[method]
+    assert found[["gain", "low", "high"]].tolist() == pytest.approx(expected, abs=1e-9)
