@@ -9,6 +9,7 @@ PADDED = ("distilbert", "mpnet", "electra", "albert", "deberta-v2", "modernbert"
 DECODERS = ("gpt2", "qwen2", "qwen3", "llama")  # so are these; they give vectors and are not trained
 HAS_POOLER = (*MODEL_TYPES, "mpnet", "albert")  # whose classes have to be told to leave it out
 RESERVES_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")  # two of them
+COUNTS_DISTANCES = ("mpnet", "deberta-v2")  # between tokens, whatever position_ids say
 RATES = (
     "hidden_dropout_prob attention_probs_dropout_prob dropout attention_dropout embedding_dropout mlp_dropout".split()
 )

@@ -24,6 +24,13 @@ class ESimCSEArguments(SimCSEArguments):
     momentum_dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.0  # of the momentum encoder
     momentum_start: Literal["pretrained", "random"] = "pretrained"  # random: as released, before the weights load
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.queue_size and self.projection == "bn_mlp":
+            raise ConfigError(
+                "esimcse's queue is projected one view at a time, which would move bn_mlp's averages: set queue_size to 0."
+            )
+
 
 class ESimCSE(SimCSE):
     """Terms of SimCSE; the queue's vectors are further negatives of `info_nce`.

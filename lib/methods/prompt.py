@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lib.checks import Checked, ConfigError, Positive
 from lib.data import Batch
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, kinds
 from lib.encoders.heads import projection_head
 from lib.losses import info_nce
 from lib.methods.base import Method, Views
@@ -29,7 +29,7 @@ class Prompt(Method):
     """Term `info_nce`. View 1 has the template of pooling mask_prompt, which the encoder is read with afterwards; the paper has
     these two templates for BERT, the other way round.
 
-    Raises ConfigError where the encoder is read in another way, or second_prompt has another number of tokens before the
+    Raises ConfigError where the encoder is read in another way or gives the template no place, or second_prompt has another number of tokens before the
     sentence, or others behind it.
     """
 
@@ -40,6 +40,10 @@ class Prompt(Method):
             raise ConfigError(f"method prompt reads a mask token: set pooling to mask_prompt, not {encoder.pooling}.")
         if encoder.projection is not None:
             raise ConfigError("method prompt reads a mask token: a backbone saved with a projection does not fit.")
+        if arguments.denoising != "none" and (kind := encoder.backbone.config.model_type) in kinds.COUNTS_DISTANCES:
+            raise ConfigError(
+                f"a {kind} model counts distances by itself, so that its template alone keeps no place: set denoising to none."
+            )
         super().__init__(encoder, arguments)
         if arguments.projection == "train_only":
             self.training_head = projection_head(encoder.dimension)

@@ -82,6 +82,8 @@ def relative(rows: pd.DataFrame) -> pd.DataFrame:
     """What a method costs relative to SimCSE, all of its stages together, each with as many steps, from what `step_costs`
     gives; a method of STAGES of which a stage is missing is left out.
 
+    Not counted: what is read once before training (the texts by RankCSE's teachers, or JTCSE D's), and PromptBERT's template.
+
     Returns:
         By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
         a time), encoders (at search time), search (operations there). Stage 1 of InfoCSE, which many runs share, is not in it.

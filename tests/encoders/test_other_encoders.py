@@ -10,7 +10,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
-from lib.checks import DataError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
@@ -105,6 +105,8 @@ CHECKED = [  # parameters, and what is refused of them; "": nothing
     ({"method": "jtcse", "cross_attention_layers": 2}, r"^attention \(.*cross_attention_layers, .*\)" + INNER),
     ({"method": "tncse", "layer_norms_removed": 1}, "^layer_norms_removed" + INNER),
     ({"pooling": "pooler"}, "pooling 'pooler'" + INNER),
+    ({"method": "prompt", "pooling": "mask_prompt", "backbone": "mpnet"}, "a mpnet model counts distances by itself"),
+    ({"method": "prompt", "pooling": "mask_prompt"}, ""),
     ({"method": "three_r(tncse)", "second_backbone": "distilbert"}, ""),
     ({"backbone": "gpt2"}, "^gpt2 models are decoders: they are not trained here, and embed by their last token"),
     ({"backbone": "gpt2", "pooling": "last"}, "^gpt2 models are decoders: .*; take an encoder to train.$"),
@@ -115,5 +117,5 @@ CHECKED = [  # parameters, and what is refused of them; "": nothing
 def test_what_a_kind_cannot_do_is_refused_before_training(folder, corpus_file, given, words):
     given = {"backbone": "distilbert", "corpus": str(corpus_file), "batch_size": 8, "dev_task": "none"} | given
     given |= {name: folder(given[name]) for name in ("backbone", "second_backbone") if name in given}
-    with pytest.raises(EncoderError, match=words) if words else nullcontext():
+    with pytest.raises((ConfigError, EncoderError), match=words) if words else nullcontext():
         preflight(RunConfig.from_parameters(given))
