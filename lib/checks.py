@@ -58,7 +58,8 @@ def refusal(error: OSError) -> str:
 
 def reason(error: Exception) -> str:
     """What a library says of something that it could not do, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:250]
+    said = f"there is no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+    return " ".join(said.split())[:250]
 
 
 @cache

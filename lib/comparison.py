@@ -44,14 +44,12 @@ def gains(rows: pd.DataFrame, over: pd.DataFrame, *, free: Sequence[str] = ()) -
     """Paired differences of two sides: seeds in rows, tasks in columns, seeds that lack a task left out. A side without
     seeds, such as an untuned encoder, stands against every seed.
 
-    free: columns in which the two sides may differ. On the level field also the pooling: there it is part of the method.
+    free: columns in which the two sides may differ.
 
     Raises:
         ConfigError: the conditions of the two sides differ, or one has several values for a seed and task.
     """
     both = pd.concat([rows, over])
-    if "settings" in both and both.settings.eq("level").all():
-        free = [*free, "pooling"]
     for name in (name for name in EQUAL if name in both and name not in free):
         values = both[name].replace("", pd.NA).dropna().unique()
         if len(values) > 1 and not (name == "protocol" and both.groupby("task").protocol.nunique().max() < 2):

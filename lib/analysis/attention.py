@@ -12,11 +12,12 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from lib.data import Corpus, STSTask
+from lib.data.tokenized import pad, token_batches
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
 from lib.encoders.kinds import check_packed
 from lib.encoders.packed import AttentionMaps
-from lib.encoders.sentence_encoder import in_mode, pad, random_kept, token_batches
+from lib.encoders.sentence_encoder import in_mode, random_kept
 from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION

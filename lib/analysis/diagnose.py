@@ -14,8 +14,9 @@ from lib.data import demo
 from lib.data.sts import STSTask, Subset
 from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, packed
+from lib.encoders.kinds import longest_input
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.sentence_encoder import in_mode, longest_input, random_kept
+from lib.encoders.sentence_encoder import in_mode, random_kept
 from lib.evaluation.sts import cosine, task_scores
 
 AVERAGE = "Avg."

@@ -6,8 +6,9 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
+from lib.data.tokenized import pad
 from lib.encoders import SentenceEncoder
-from lib.encoders.sentence_encoder import in_mode, pad
+from lib.encoders.sentence_encoder import in_mode
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,3 +157,22 @@ def _save(path: Path, array: np.ndarray) -> None:
     """As np.save, through Python: NumPy by itself does not notice that a disk was full at the end."""
     with path.open("wb") as file:
         np.save(SimpleNamespace(write=file.write), array)
+
+
+def token_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
+    """Row numbers in batches of similar length, the longest rows first (too little memory shows at once), at most
+    batch_tokens tokens in each, padding included, or one row. lengths: [n] tokens."""
+    order, start = np.argsort(-lengths, kind="stable"), 0
+    while start < len(order):
+        end = start + max(1, batch_tokens // lengths[order[start]])
+        yield order[start:end]
+        start = end
+
+
+def pad(ids: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Lists of token ids -> input_ids, attention_mask [N, longest]."""
+    lengths = np.array([len(row) for row in ids])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
+    input_ids[mask] = np.concatenate(ids)
+    return torch.from_numpy(input_ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)

@@ -17,8 +17,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
+from lib.data.tokenized import pad
 from lib.encoders import SentenceEncoder, ensemble
-from lib.encoders.sentence_encoder import pad
 
 
 class EncoderModule(InputModule):

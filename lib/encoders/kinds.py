@@ -36,3 +36,13 @@ def check_no_decoder(config: Any) -> None:
             f"{config.model_type} models are decoders: they are not trained here, and embed by their last token (pooling "
             "last) or a mean; take an encoder to train."
         )
+
+
+def first_position(backbone: Any) -> int:
+    """Of the first token of a text: RoBERTa and MPNet reserve two of their positions."""
+    return 2 if backbone.config.model_type in RESERVES_POSITIONS else 0
+
+
+def longest_input(backbone: Any) -> int:
+    """Longest input of a backbone in tokens."""
+    return backbone.config.max_position_embeddings - first_position(backbone)

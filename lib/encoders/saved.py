@@ -23,6 +23,7 @@ from lib import paths
 from lib.checks import DataError, EncoderError, reason, remark
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.kinds import DECODERS, HAS_POOLER, PADDED, check_packed, dropout_rates
+from lib.encoders.layer_norms import remove_layer_norms, removed
 from lib.encoders.packed import MODEL_TYPES
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.weights import fault, save_weights
@@ -38,7 +39,6 @@ OUR_MODULE = {"idx": 0, "name": "0", "path": "", "type": "lib.encoders.export.En
 STEPS = {"Transformer": "", "Pooling": "1_Pooling", "Dense": "2_Dense", "Normalize": ""}
 SENTENCE = "sentence_embedding"  # what a step there reads and writes
 FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]  # of a model of the hub; none of them can run
-MARK = "layer_norms_removed"  # in the backbone's config.json: of how many layers, from the last one on
 TRAINED_LAYER = "mlp.dense"  # in checkpoints of SimCSE's script: what training read the embedding through
 USUALLY_UNREAD = re.compile(  # what no embedding needs
     r"(^|\.)pooler\.|^(cls|\w*lm_head|vocab_\w+|\w*predictions|head|decoder)\.|(position_ids|inv_freq)$"
@@ -165,31 +165,6 @@ def _load_model(folder: Path, dropout: float | None, *, has_pooler: bool) -> nn.
         remark(f"{folder}: {len(unread)} of its weights are not read, {', '.join(unread[:4])}{hint}.")
     replace_dropout(backbone)
     return backbone
-
-
-def removed(config: Any) -> int:
-    """How many of the last layers of a backbone with this configuration lack their LayerNorms."""
-    return getattr(config, MARK, 0)
-
-
-def remove_layer_norms(backbone: nn.Module, layers: int) -> None:
-    """Take both LayerNorms, after attention and after the feed-forward part, out of the last `layers` layers, in place
-    (JTCSE, Figure 8).
-
-    What is left of `LayerNorm(x + f(x))` is the sum. The backbone's configuration remembers it, so that it is saved and
-    loaded like this.
-
-    Raises:
-        EncoderError: the backbone has fewer layers, or others than BERT's.
-    """
-    check_packed(backbone.config, "layer_norms_removed")
-    blocks = backbone.encoder.layer
-    if layers > len(blocks):
-        raise EncoderError(f"LayerNorms of {layers} layers cannot be removed: this backbone has {len(blocks)} layers.")
-    for block in blocks[len(blocks) - layers :]:
-        block.attention.output.LayerNorm = block.output.LayerNorm = nn.Identity()
-    if layers > removed(backbone.config):
-        setattr(backbone.config, MARK, layers)
 
 
 def _check_tokenizer(tokenizer: Any, config: Any, *, lowers: bool) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from lib.checks import DataError, EncoderError
-from lib.data.tokenized import check_words, tokenizer_fingerprint
+from lib.data.tokenized import check_words, pad, token_batches, tokenizer_fingerprint
 from lib.distributed import processes
 from lib.encoders import kinds, packed
 from lib.encoders.pooling import POOLINGS, PROMPT
@@ -67,7 +67,7 @@ class SentenceEncoder(nn.Module):
             kinds.check_no_decoder(backbone.config)
         self.backbone, self.tokenizer = backbone, tokenizer
         self.pooling, self.projection, self.normalise, self.denoised = pooling, projection, normalise, denoised
-        self.max_length = min(max_length or tokenizer.model_max_length, longest_input(backbone))
+        self.max_length = min(max_length or tokenizer.model_max_length, kinds.longest_input(backbone))
         self.training_dtype: torch.dtype | None = None  # bfloat16, float16: autocast while training, never in encode()
 
     @classmethod
@@ -207,7 +207,10 @@ class SentenceEncoder(nn.Module):
         places = torch.cat([before.expand(len(behind), -1), behind], dim=1)  # of the template's tokens, [N, T]
         both, row = torch.unique(torch.cat([places, input_ids.gather(1, places)], 1), dim=0, return_inverse=True)
         places, ids = both.chunk(2, dim=1)  # once for all sentences of a length
-        positions, mask = places + (first_position(self.backbone) if first is None else first), torch.ones_like(ids)
+        positions, mask = (
+            places + (kinds.first_position(self.backbone) if first is None else first),
+            torch.ones_like(ids),
+        )
         output = self.run_backbone(ids, mask, position_ids=positions)
         return self._read("mask_prompt", output, ids, mask)[row]
 
@@ -238,7 +241,7 @@ class SentenceEncoder(nn.Module):
         if split:
             raise EncoderError("texts cannot be split into rows with pooling 'mask_prompt': choose another pooling.")
         before, after = self.template()
-        room = min(limit - 2, longest_input(self.backbone) - len(before) - len(after))
+        room = min(limit - 2, kinds.longest_input(self.backbone) - len(before) - len(after))
         plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
         return [[*before, *ids[:room], *after] for ids in plain]
 
@@ -337,32 +340,3 @@ def random_kept(device: torch.device, *, enabled: bool = True) -> AbstractContex
     """The random states of the CPU and of this device (cuda or mps) come back after the block."""
     devices = [] if device.type == "cpu" else [device]
     return torch.random.fork_rng(devices, enabled, device_type=device.type if devices else None)
-
-
-def first_position(backbone: nn.Module) -> int:
-    """Of the first token of a text: RoBERTa and MPNet reserve two of their positions."""
-    return 2 if backbone.config.model_type in kinds.RESERVES_POSITIONS else 0
-
-
-def longest_input(backbone: nn.Module) -> int:
-    """Longest input of a backbone in tokens."""
-    return backbone.config.max_position_embeddings - first_position(backbone)
-
-
-def token_batches(lengths: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Row numbers in batches of similar length, the longest rows first (too little memory shows at once), at most
-    batch_tokens tokens in each, padding included, or one row. lengths: [n] tokens."""
-    order, start = np.argsort(-lengths, kind="stable"), 0
-    while start < len(order):
-        end = start + max(1, batch_tokens // lengths[order[start]])
-        yield order[start:end]
-        start = end
-
-
-def pad(ids: Sequence[Sequence[int]], pad_id: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
-    """Lists of token ids -> input_ids, attention_mask [N, longest]."""
-    lengths = np.array([len(row) for row in ids])
-    mask = np.arange(lengths.max()) < lengths[:, None]
-    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
-    input_ids[mask] = np.concatenate(ids)
-    return torch.from_numpy(input_ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)

@@ -10,7 +10,7 @@ from torch import Tensor
 from lib.checks import ConfigError, Count, Probability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
-from lib.encoders.sentence_encoder import longest_input
+from lib.encoders.kinds import longest_input
 from lib.methods.base import Needs, Views
 from lib.methods.micse import MomentumQueue
 from lib.methods.simcse import SimCSE, SimCSEArguments, with_positive

@@ -29,8 +29,8 @@ class Prompt(Method):
     """Term `info_nce`. View 1 has the template of pooling mask_prompt, which the encoder is read with afterwards; the paper has
     these two templates for BERT, the other way round.
 
-    Raises ConfigError where the encoder is read in another way or gives the template no place, or second_prompt has another number of tokens before the
-    sentence, or others behind it.
+    Raises ConfigError where the encoder is read in another way or its positions cannot be given, or second_prompt has another
+    number of tokens before the sentence, or others behind it.
     """
 
     Arguments = PromptArguments

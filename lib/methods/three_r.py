@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probability
 from lib.data.exemplars import load_pool, load_words
+from lib.data.tokenized import pad
 from lib.encoders import ensemble
-from lib.encoders.sentence_encoder import pad, random_kept
+from lib.encoders.sentence_encoder import random_kept
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.redundancy import RELAXATIONS
 from lib.methods.base import Method, Needs, Views, Wrapper

@@ -11,9 +11,8 @@ from lib.data.tokenized import tokenizer_fingerprint
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
-from lib.encoders.kinds import dropout_rates
-from lib.encoders.saved import remove_layer_norms
-from lib.encoders.sentence_encoder import longest_input
+from lib.encoders.kinds import dropout_rates, longest_input
+from lib.encoders.layer_norms import remove_layer_norms
 from lib.losses import tensor_modulus, twin_info_nce
 from lib.methods.base import Method, Needs, Views, check_some_weight
 

@@ -31,8 +31,8 @@ TWINS = ("sum of two SimCSE", "NCE", "TNCSE", "JTCSE")  # two encoders read ever
 def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], layers: int) -> dict[str, RunConfig]:
     """What a step of every method is measured with: name -> `config` with the method's arguments in the level field.
 
-    table: of the level field. layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper half. Auxiliary networks
-    start from what any backbone has: that costs the same as pre-trained heads.
+    table: of the level field. layers: of the backbone; AMI looks at the middle ones, and JTCSE attends across in the upper
+    half. Auxiliary networks start from what any backbone has: that costs the same as pre-trained heads.
     """
     half = layers // 2
     changes = {name: entry["change"] for name, entry in table.items() if "change" in entry}

@@ -134,6 +134,11 @@ def works(table: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     return known
 
 
+def _over(method: str, rows: pd.DataFrame) -> dict[str, Any]:
+    """A method to compare with, in whatever way it is read: on the field the pooling is part of the method."""
+    return {"method": method, "pooling": [*rows.pooling.unique()]}
+
+
 def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
     """Every method over SimCSE, the highest gain of an encoder first; Holm's intervals over the methods of an encoder.
 
@@ -144,7 +149,7 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
         Index backbone, method: what `results.compare` gives, work, and the verdict on all encoders together.
     """
     by, floors = ["backbone", "method"], results.floors()
-    table = results.compare(found, "SimCSE", by, holm="backbone").reset_index()
+    table = results.compare(found, _over("SimCSE", found), by, holm="backbone").reset_index()
     parts = [part.sort_values("gain", ascending=False) for _, part in table.groupby("backbone", sort=False)]
     table = pd.concat(parts or [table])
     verdicts = {name: results.verdict(part, floors=floors) for name, part in table.groupby("method")} | {"SimCSE": ""}
@@ -186,7 +191,8 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
             method = both.method.mask(both.method == over, "control")
             pairs += [both.assign(over=f"{name} over {over}", method=method)] if over != name else []
     by = ["backbone", "over", "method"]
-    compared = results.compare(pd.concat(pairs), "control", by, holm="backbone").reset_index()
+    rows = pd.concat(pairs)
+    compared = results.compare(rows, _over("control", rows), by, holm="backbone").reset_index()
     compared = compared[compared.method != "control"].dropna(subset="gain")
     compared["over"] = compared.over.str.split(" over ").str[-1]
     verdicts = {key: results.verdict(part) for key, part in compared.groupby(["method", "over"])}

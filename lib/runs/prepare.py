@@ -20,9 +20,8 @@ from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
-from lib.encoders.kinds import check_no_decoder
+from lib.encoders.kinds import check_no_decoder, longest_input
 from lib.encoders.saved import find_folder
-from lib.encoders.sentence_encoder import longest_input
 from lib.methods import Method
 
 FORMAT = 2  # part of every run's name: raise it when the meaning of a configuration changes

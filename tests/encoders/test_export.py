@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.export import EncoderModule, sentence_transformer
 from lib.encoders.heads import projection_head
-from lib.encoders.saved import remove_layer_norms
+from lib.encoders.layer_norms import remove_layer_norms
 from lib.evaluation.mteb_tasks import mteb_encoder
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
-from lib.encoders.saved import MARK, remove_layer_norms, removed
+from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
 
 
 def without(folder, layers):

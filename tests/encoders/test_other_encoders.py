@@ -13,9 +13,9 @@ from sentence_transformers.models import Pooling, Transformer
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
+from lib.data.tokenized import pad
 from lib.encoders import SentenceEncoder
 from lib.encoders.kinds import DECODERS, PADDED
-from lib.encoders.sentence_encoder import pad
 from lib.runs import preflight
 from tests.conftest import SHAPE
 from tests.methods.conftest import build

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from lib.checks import EncoderError
+from lib.data.tokenized import pad
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.pooling import POOLINGS
-from lib.encoders.sentence_encoder import pad
 
 
 def load(folder, max_length=None, **options):

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
-from lib.encoders.saved import removed
+from lib.encoders.layer_norms import removed
 from lib.losses import tensor_modulus, twin_info_nce
 from tests.methods.conftest import build as build_method
 
