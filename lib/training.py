@@ -103,10 +103,7 @@ def train(
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
             module.training_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(config.precision)
-    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
-    schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
-    warmup = round(config.warmup_ratio * steps)
-    scheduler = get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+    optimizer, scheduler = _optimizer(method, config, steps)
     scaler = GradScaler(accelerator.device.type, enabled=config.precision == "fp16")
     model = accelerator.prepare_model(method)
     state, best, saved = State(), {}, None
@@ -131,9 +128,7 @@ def train(
         epoch, position = divmod(state.step, steps_per_epoch)
         if epoch != ordered_epoch:
             order, ordered_epoch = _order(corpus, config, epoch, config.needs.pretraining), epoch
-        rows = order[position * config.batch_size : (position + 1) * config.batch_size]
-        share = len(rows) // accelerator.num_processes
-        rows = rows[accelerator.process_index * share :][:share]
+        rows = _own_share(order[position * config.batch_size : (position + 1) * config.batch_size], accelerator)
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
         if len(rows):
@@ -163,6 +158,14 @@ def train(
     return Trained(pd.DataFrame(state.rows), metrics, state)
 
 
+def _optimizer(method: Method, config: RunConfig, steps: int) -> tuple[Optimizer, Any]:
+    """AdamW and its schedule."""
+    optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=config.learning_rate, fused=True)
+    schedule = "linear" if config.schedule == "linear" else "constant_with_warmup"
+    warmup = round(config.warmup_ratio * steps)
+    return optimizer, get_scheduler(schedule, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+
+
 def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_lengths: bool) -> np.ndarray:
     """All rows in the order of this epoch [n], a function of the seed alone. With groups_lengths, every LENGTH_GROUP
     batches are sorted by length, and the batches then shuffled."""
@@ -177,6 +180,12 @@ def _order(corpus: TokenizedCorpus, config: RunConfig, epoch: int, groups_length
         batches = order[:full].reshape(-1, config.batch_size)
         order = np.concatenate([batches[random.permutation(len(batches))].ravel(), order[full:]])
     return order
+
+
+def _own_share(rows: np.ndarray, accelerator: Accelerator) -> np.ndarray:
+    """The rows of a batch that this process takes; those beyond a multiple of the processes are left out."""
+    share = len(rows) // accelerator.num_processes
+    return rows[accelerator.process_index * share : (accelerator.process_index + 1) * share]
 
 
 def _step(
