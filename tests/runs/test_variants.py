@@ -40,6 +40,12 @@ def test_every_file_is_filled_by_its_notebook_and_by_every_parameter_file(paper)
         assert any(tables.values()) and "$" not in str(tables)
 
 
+def test_notebook_1_calls_no_other_method_simcse():
+    _, defaults = declared(paths.root() / "notebooks" / "1_simcse.ipynb")
+    with pytest.raises(ConfigError, match="method 'esimcse' is unknown: choose one of simcse"):
+        variants("simcse", defaults | {"method": "esimcse"})
+
+
 def test_every_file_belongs_to_a_notebook():
     assert {path.stem for path in (paths.root() / "params/variants").glob("*.yaml")} == set(NOTEBOOKS)
 
