@@ -160,7 +160,7 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
 
     Args:
         figure: what is shown headless, see `knob`.
-        points: encoder (a panel each), x, y, label, text; perhaps rank, from 1: dots that have one are large.
+        points: encoder (a panel each), x, y, label, text; perhaps rank, from 1: dots that have one are large and numbered.
     """
     if not _live():
         return _display(figure)
@@ -168,15 +168,24 @@ def hover_map(figure: Figure, points: pd.DataFrame) -> None:
     from IPython.display import display
 
     plt.close(figure)
+    encoders = points.encoder.unique().tolist()
     encoding = {name: {"field": name, "type": "quantitative", "axis": None} for name in ("x", "y")}
-    encoding |= {"color": {"field": "label", "scale": {"scheme": "tableau20"}}}
-    encoding |= {"column": {"field": "encoder", "title": None}}
+    encoding["tooltip"] = [{"field": name} for name in ("text", "label")]
+    label = {"field": "label", "scale": {"scheme": "tableau20"}}
+    zoom = {"name": "zoom", "select": "interval", "bind": "scales"}
+    if "rank" not in points:
+        layers = [{"mark": "circle", "params": [zoom], "encoding": encoding | {"color": label, "size": {"value": 25}}}]
+    else:  # as in the figure: grey, but for the nearest, which have a number
+        near = {"transform": [{"filter": "isValid(datum.rank)"}]}
+        number = {"mark": {"type": "text", "dx": 9, "dy": -7}, "encoding": encoding | {"text": {"field": "rank"}}}
+        layers = [{"mark": {"type": "circle", "color": "#bbb"}, "params": [zoom], "encoding": encoding}]
+        layers += [near | {"mark": "circle", "encoding": encoding | {"color": label, "size": {"value": 90}}}]
+        layers += [near | number]
     chart = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "data": {"values": json.loads(points.to_json(orient="records"))},
-        "mark": {"type": "circle", "tooltip": {"content": "data"}},
-        "encoding": encoding | {"size": {"condition": {"test": "datum.rank", "value": 160}, "value": 25}},
-        "params": [{"name": "zoom", "select": "interval", "bind": "scales"}],
+        "facet": {"column": {"field": "encoder", "title": None, "sort": encoders}},
+        "spec": {"width": 700 // len(encoders), "height": 700 // len(encoders), "layer": layers},
         "resolve": {"scale": {"x": "independent", "y": "independent"}},
     }
     display({"application/vnd.vegalite.v5+json": chart, "text/plain": "a map of texts"}, raw=True)

@@ -41,6 +41,7 @@ def progress(*, total: int, label: str, enabled: bool = True, initial: int = 0, 
         "disable": not enabled or os.environ.get("CSE_PROGRESS") == "off",
         "position": 0,  # a counter inside another one takes its line: JupyterLab has no line above
     }
-    if sys.stderr.isatty() or "JPY_SESSION_NAME" in os.environ:  # JupyterLab; papermill and nbval do not set it
-        return _Bar(**options, mininterval=0.5)
+    in_lab = "JPY_SESSION_NAME" in os.environ  # JupyterLab; papermill and nbval do not set it
+    if in_lab or sys.stderr.isatty():  # JupyterLab paints what comes by stderr red, also when the bar is gone
+        return _Bar(**options, mininterval=0.5, file=sys.stdout if in_lab else sys.stderr)
     return _Lines(**options, mininterval=seconds, delay=seconds, miniters=1)

@@ -13,7 +13,7 @@ import pytest
 from nbformat import v4
 
 from lib.checks import ConfigError
-from lib.notebook import _table_html, knob, parameters
+from lib.notebook import _table_html, hover_map, knob, parameters
 
 CELL = """\
 seed: int = 1  # random seed
@@ -105,6 +105,22 @@ def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn,
     assert drawn.seen.values[-1] == "b" and not drawn.seen.shown
     with pytest.raises(ConfigError, match="unknown argument of draw 'temperatur': did you mean 'temperature'"):
         knob(temperatur=[1.0])(drawn.draw)
+
+
+def test_a_map_with_a_pointer_has_the_texts_and_the_order_of_the_encoders(drawn, monkeypatch):
+    points = pd.DataFrame(
+        {"encoder": ["untuned", "SimCSE"], "x": [0.0, 1.0], "y": 0.5, "label": "a", "text": ["b", "c"]}
+    )
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    hover_map(figure := plt.figure(), points)
+    assert drawn.seen.shown == [figure]
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
+    for frame, layers in ((points, 1), (points.assign(rank=[1.0, float("nan")]), 3)):
+        hover_map(plt.figure(), frame)
+        chart = drawn.seen.shown[-1]["application/vnd.vegalite.v5+json"]
+        assert chart["facet"]["column"]["sort"] == ["untuned", "SimCSE"] and len(chart["spec"]["layer"]) == layers
+        assert [row["text"] for row in chart["data"]["values"]] == ["b", "c"]
+    assert not plt.get_fignums()
 
 
 def test_html_in_a_table_is_text():

@@ -65,9 +65,9 @@ def test_switched_off(shown, monkeypatch, stderr):
     assert shown(stderr(), seconds=2.0) == ""
 
 
-def test_a_bar_in_a_terminal_and_in_jupyterlab(shown, monkeypatch):
+def test_a_bar_in_a_terminal_and_in_jupyterlab(shown, monkeypatch, capsys):
     text = shown(Terminal(), seconds=2.0)
     assert re.search(r"train:  50%\|.*2/4 .*loss=0\.500", text) and "s left" not in text
     assert text.endswith("\r")  # the bar is wiped when the work is done
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook")
-    assert "train:  50%" in shown(io.StringIO(), seconds=2.0)
+    assert not shown(io.StringIO(), seconds=2.0) and "train:  50%" in capsys.readouterr().out  # stderr is red there
