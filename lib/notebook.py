@@ -131,13 +131,17 @@ def knob(**choices: Sequence[Any]) -> Callable[[Callable[..., Any]], Callable[..
             return draw
         import ipywidgets
 
-        how = {"continuous_update": False, "style": {"description_width": "initial"}}  # names are not cut off
-        controls = {
-            name: ipywidgets.SelectionSlider(options=list(choices[name]), value=start, **how)
-            if name in choices
-            else ipywidgets.Text(start, layout={"width": "90%"}, **how)
-            for name, start in starts.items()
-        }
+        look = {"style": {"description_width": "initial"}}  # names are not cut off
+        controls = {}
+        for name, start in starts.items():
+            if name not in choices:
+                controls[name] = ipywidgets.Text(start, layout={"width": "90%"}, continuous_update=False, **look)
+            elif isinstance(start, str):
+                width = {"width": "max-content", "max_width": "90%"}
+                controls[name] = ipywidgets.Dropdown(options=list(choices[name]), value=start, layout=width, **look)
+            else:
+                slider = {"options": list(choices[name]), "value": start, "continuous_update": False}
+                controls[name] = ipywidgets.SelectionSlider(**slider, **look)
         ipywidgets.interact(show, **controls)
         return draw
 

@@ -51,7 +51,9 @@ def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
         ax.set(
             xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)" if style.is_first(ax) else ""
         )
-        ax.set_title(style.stacked(place, f"{part.step.max():.0f} steps; circle: before training" if is_path else ""))
+        lengths = part.groupby("encoder").step.max()
+        taken = " to ".join(f"{number:.0f}" for number in sorted({lengths.min(), lengths.max()}))
+        ax.set_title(style.stacked(place, f"{taken} steps; circle: before training" if is_path else ""))
         ax.margins(0.08)
         ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.legend(**style.OUTSIDE)
