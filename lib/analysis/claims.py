@@ -47,6 +47,7 @@ class Claim(BaseModel, extra="forbid"):
     where: str
     published: str
     size: float = float("nan")
+    main: str | None = None
     needs: str = ""
     test: Comparison | None = None
 
@@ -137,10 +138,14 @@ def verdicts(profile: str | None = None, paper: str = "") -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True).reindex(columns=COLUMNS)
 
 
-def table(paper: str = "", profile: str | None = None, *, least: int = 1) -> pd.DataFrame:
-    """`verdicts` as a table to read: a row for every claim and part, a column for every encoder of `least` claims. Index paper
-    (where several are shown), claim; published, the encoders ("+1.31 [0.69, 1.93], 5 seeds"), verdict."""
+def table(paper: str = "", profile: str | None = None, *, least: int = 1, main: bool = False) -> pd.DataFrame:
+    """`verdicts` as a table to read: a row for every claim and part (main: for those alone that the register names so), a
+    column for every encoder of `least` claims. Index paper (where several are shown), claim; published, the encoders ("+1.31
+    [0.69, 1.93], 5 seeds"), verdict."""
     found = verdicts(profile, paper)
+    if main:
+        chosen = found.id.map({claim.id: claim.main for claim in load()})
+        found = found[(found.part == chosen) | (chosen.notna() & (found.verdict == results.NOT_MEASURED))]
     often = found.dropna(subset="gain").groupby("backbone").id.nunique()
     shown = [name for name in dict.fromkeys((*results.ENCODERS, *often.index)) if often.get(name, 0) >= least]
     lines = []

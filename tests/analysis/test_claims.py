@@ -180,6 +180,9 @@ def test_the_tables_for_readers(verdicts, monkeypatch):
     joint = one[one.index.str.startswith("JTCSE's joint training")].iloc[0]
     assert joint.tolist()[::3] == ["Table X: 78.27 → 79.70", "holds"]
     assert joint["mini-bert"] == "+0.66 [0.38, 0.93], 5 seeds"
+    for paper in papers.sheets():  # a part that no measured row has would be missing
+        named = [claim for claim in claims.load() if claim.paper == paper and claim.main is not None]
+        assert 1 <= len(claims.table(paper, main=True)) == len(named) <= 6, paper
     counts = claims.counts(verdicts)
     assert list(counts) == [*results.VERDICTS] and list(counts.index) == papers.sheets()
     assert counts.loc["simcse", "not measured"] == 1 and counts.sum().sum() >= len(claims.load())
