@@ -23,7 +23,7 @@ SHORT = {  # something of everything that needs no data; the switches at their o
 }  # fmt: skip
 NOT_MEASURED = (
     "paper",
-    "the paper's claims",
+    "main claims",
     "average of seven STS tasks",
     "transfer tasks",
     "cosine of each sentence",
