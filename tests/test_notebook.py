@@ -103,6 +103,7 @@ def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn,
         drawn.seen.values.append(encoder)
 
     assert drawn.seen.values[-1] == "b" and not drawn.seen.shown
+    assert isinstance(drawn.seen.controls["encoder"], ipywidgets.Dropdown)  # a slider would cut names off
     with pytest.raises(ConfigError, match="unknown argument of draw 'temperatur': did you mean 'temperature'"):
         knob(temperatur=[1.0])(drawn.draw)
 

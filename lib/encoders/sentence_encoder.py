@@ -207,10 +207,8 @@ class SentenceEncoder(nn.Module):
         places = torch.cat([before.expand(len(behind), -1), behind], dim=1)  # of the template's tokens, [N, T]
         both, row = torch.unique(torch.cat([places, input_ids.gather(1, places)], 1), dim=0, return_inverse=True)
         places, ids = both.chunk(2, dim=1)  # once for all sentences of a length
-        positions, mask = (
-            places + (kinds.first_position(self.backbone) if first is None else first),
-            torch.ones_like(ids),
-        )
+        positions = places + (kinds.first_position(self.backbone) if first is None else first)
+        mask = torch.ones_like(ids)
         output = self.run_backbone(ids, mask, position_ids=positions)
         return self._read("mask_prompt", output, ids, mask)[row]
 
