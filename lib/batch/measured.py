@@ -36,8 +36,9 @@ def field() -> str:
     """The level field: every method over SimCSE and over its controls, and what its trials chose."""
     table = level.read(level.TABLE)
     found = results.sts(results.rows(PROFILE, paper="level", table="level", settings="level"))
+    read = results.sts(results.rows(PROFILE, paper="level", table="whitening"))
     parts = {
-        "## The level field": level.published(PROFILE),
+        "## The level field": level.published(PROFILE).assign(whitening=level.whitening(found, read)),
         "### Over controls": level.controls(found, table, level.works(table)),
         "### What dev chose": level.choices(results.rows(PROFILE, paper="level", table="trials")),
     }

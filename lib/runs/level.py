@@ -15,6 +15,7 @@ import yaml
 from lib import paths, results
 from lib.checks import check_choice, check_known, check_seeds
 from lib.config import RunConfig
+from lib.encoders.whitening import Whitened
 from lib.runs import costs
 from lib.runs.measure import with_encoders
 from lib.runs.plan import Plan
@@ -107,6 +108,16 @@ class Field:
         return both[both.method == name]
 
 
+def whitened(done: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `Field.runs` whose encoders are read through BERT-whitening, each fitted on the sentences that its run trained on."""
+    lines = done.to_dict("records")
+    for line in lines:
+        config = line["run"].config
+        sentences = config.whole_corpus().sample(config.corpus_size, config.corpus_seed).columns[0]
+        line["encoder"] = Whitened(line.get("encoder") or line["run"].encoder(), sentences)
+    return pd.DataFrame(lines)
+
+
 def _label(change: Mapping[str, Any]) -> str:
     """A setting in words: "rate 0.0001, temperature 0.05"."""
     words = []
@@ -174,6 +185,17 @@ def finding(standing: pd.DataFrame) -> str:
         who = f"only {names}, of {len(part)} rivals, beat{'s' * (len(won) == 1)}" if 0 < len(won) <= 2 else who
         said.append(f"{who} SimCSE on {backbone}")
     return f"With equal trials {'; '.join(said)}" if said else ""
+
+
+def whitening(found: pd.DataFrame, read: pd.DataFrame) -> pd.Series:
+    """What whitening adds, the mean over the seeds that have both, from scores and those of the `whitened` encoders.
+
+    Returns:
+        Index backbone, method; NaN where it was not measured.
+    """
+    keys = ["backbone", "method", "seed"]
+    plain, white = [results.averages(part).set_index(keys).value for part in (found, read)]
+    return (white - plain).groupby(keys[:2]).mean().rename("whitening")
 
 
 def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: Mapping[str, float]) -> pd.DataFrame:

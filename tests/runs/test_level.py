@@ -192,6 +192,23 @@ def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
     assert len(level.controls(read, table, {})) == len(level.controls(found, table, {}))
 
 
+def test_whitening_is_fitted_on_the_sentences_of_its_run(config, monkeypatch):
+    monkeypatch.setenv("CSE_PROGRESS", "off")
+    field = declared(config, ["sum of two SimCSE"], rates=[1e-4], temperatures=[0.05], seeds=[2], own=False)
+    done = field.runs("sum of two SimCSE")
+    (read,) = level.whitened(done).encoder
+    vectors = read.encode(config.whole_corpus().sample(32, 2).columns[0])
+    assert np.allclose(np.cov(vectors.T, bias=True), np.eye(vectors.shape[1]), atol=1e-3)
+    assert read.encoder is done.encoder.iloc[0] and np.allclose(vectors.mean(axis=0), 0, atol=1e-3)
+
+
+def test_whitening_adds_what_it_adds_on_the_same_seed(found):
+    read = found[(found.seed == "1") & (found.method == "NCE")].assign(pooling="cls, whitened")
+    added = level.whitening(found, read.assign(value=read.value + 2.0))
+    assert added.dropna().index.unique("method").tolist() == ["NCE"] and np.allclose(added.dropna(), 2.0)
+    assert level.whitening(found, read[:0]).isna().all()
+
+
 def test_choices_say_how_sure_they_are():
     values = {"rate 0.1": [50.0, 60.0], "rate 0.2": [56.0, 58.0], "rate 0.3": [57.0, 50.0]}
     tried = [
