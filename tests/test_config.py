@@ -30,6 +30,7 @@ def test_replace_and_flat_names():
         ({"method": "simsce"}, "method 'simsce' is unknown"),
         ({"method_arguments": {"tau": 1.0}}, "unknown argument of simcse 'tau'"),
         ({"temperature": float("inf")}, "temperature must be above 0 and finite; got inf"),
+        ({"dev_task": "mine.txt"}, "dev_task 'mine.txt' is unknown: choose one of demo, STS-B, none, a .csv"),
         ({"seed": -1}, "seed must be at least 0, at most 2,147,483,648; got -1"),
     ],
 )

@@ -51,12 +51,14 @@ def reweigh(folder, pattern, change):
 
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
 FAR["vocab"] = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "dog": 500}
+TRANSFORMER = '{"type": "sentence_transformers.models.Transformer", "path": ""}'
 DAMAGES = [
     ("config.json", {"is_decoder": True}, "makes it a decoder"),
     ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
     ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
     ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
     ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]', "Dense' in '3_Dense'"),
+    ("modules.json", f"[{TRANSFORMER}, {TRANSFORMER}]", "step 'sentence_transformers.models.Transformer' in ''"),
     ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
     ("tokenizer.json", {"model": FAR}, "its tokenizer has 501 entries and its weights know"),
     (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),

@@ -49,8 +49,8 @@ def theirs(tiny_bert, tmp_path):
 
         folder = shutil.copytree(tiny_bert, tmp_path / f"version-{version}")
         steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
-        flags = FLAGS if version < 3 else LATER_FLAGS | {"include_prompt": True}
-        settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items() if flag != "include_prompt"}
+        flags = FLAGS if version < 3 else LATER_FLAGS
+        settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items()}
         settings |= {"include_prompt": True} if version >= 3 else {}
         write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 32} | settings)
         if dense:
@@ -120,28 +120,15 @@ def test_normalising_and_tanh_are_part_of_the_fingerprint(theirs):
     "how, words",
     [
         ({"pooling": "max"}, "pooling 'pooling_mode_max_tokens' is none of"),
-        ({"dense": SQUARE | {"use_residual": True}}, "its dense layer is more than a linear layer"),
-        ({"dense": SQUARE | {"module_input_name": "token_embeddings"}}, "its dense layer is more than a linear layer"),
-        (
-            {"dense": SQUARE | {"activation_function": "torch.nn.modules.activation.GELU"}},
-            "its dense layer is more than",
-        ),
+        ({"dense": SQUARE | {"use_residual": True}}, "its dense layer is more than"),
+        ({"dense": SQUARE | {"module_input_name": "token_embeddings"}}, "its dense layer is more than"),
+        ({"dense": SQUARE | {"activation_function": "torch.nn.modules.GELU"}}, "its dense layer is more than"),
         ({"prompts": {"query": "query: "}, "default_prompt_name": "query"}, "puts a prompt before each text"),
     ],
 )
 def test_what_would_give_other_vectors_is_refused(theirs, how, words):
     with pytest.raises(EncoderError, match=words):
         SentenceEncoder.from_pretrained(theirs(3, **how))
-
-
-def test_steps_in_another_order_are_refused(theirs):
-    folder = theirs(3, dense=SQUARE, normalise=True)
-    steps = json.loads((folder / "modules.json").read_text())
-    write_json(folder / "modules.json", [*steps[:2], steps[3], steps[2]])
-    with pytest.raises(
-        EncoderError, match="the step 'sentence_transformers.models.Dense' in '2_Dense', which is not read"
-    ):
-        SentenceEncoder.from_pretrained(folder)
 
 
 # --- Weights that are in the file ---
@@ -225,9 +212,7 @@ def test_a_notebook_takes_no_dev_pairs(path):
 
 @pytest.mark.notebook
 def test_the_level_field_refuses_no_dev_pairs():
-    with pytest.raises(
-        ConfigError, match="dev_task 'none' has no pairs to choose learning_rate by: give demo, STS-B or a file"
-    ):
+    with pytest.raises(ConfigError, match="dev_task 'none' has no pairs to choose learning_rate by"):
         plan_of(single(root() / "notebooks/10_level_field.ipynb", assignments=["dev_task=none"]))
 
 
@@ -244,12 +229,7 @@ def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(ti
     assert config.dev_pairs(["demo"]).fingerprint() == load_sts(config.data_folder(), "demo").fingerprint()
 
 
-# --- GPUs without bf16 ---
-
-
-def test_fp16_is_refused_on_a_cpu_before_a_run(tiny_bert, corpus_file):
-    with pytest.raises(ConfigError, match="precision 'fp16' needs a GPU, and there is none: take bf16 or fp32"):
-        preflight(RunConfig(precision="fp16", corpus=str(corpus_file), backbone=str(tiny_bert)))
+# --- Other devices ---
 
 
 def test_an_encoder_is_loaded_where_runs_are_trained(tiny_bert, monkeypatch):
@@ -296,16 +276,13 @@ def test_excluded_texts_are_no_negatives(with_hard):
     """Against the equation, as loops."""
     random = torch.Generator().manual_seed(0)
     z1, z2, hard = torch.randn(3, 5, 4, generator=random, dtype=torch.float64)
-    excluded = torch.rand(5, 10 if with_hard else 5, generator=random) < 0.4
+    others = torch.cat([z2, hard]) if with_hard else z2
+    excluded = torch.rand(5, len(others), generator=random) < 0.4
     total = 0.0
     for i in range(5):
-        own = torch.cosine_similarity(z1[i], z2[i], dim=0) / 0.05
-        terms = [own] + [
-            torch.cosine_similarity(z1[i], z2[j], dim=0) / 0.05 for j in range(5) if j != i and not excluded[i, j]
-        ]
-        if with_hard:
-            terms += [torch.cosine_similarity(z1[i], hard[j], dim=0) / 0.05 for j in range(5) if not excluded[i, 5 + j]]
-        total += torch.logsumexp(torch.stack(terms), 0) - own
+        kept = [j for j in range(len(others)) if j == i or not excluded[i, j]]
+        terms = [torch.cosine_similarity(z1[i], others[j], dim=0) / 0.05 for j in kept]
+        total += torch.logsumexp(torch.stack(terms), 0) - terms[kept.index(i)]
     found = info_nce(z1, z2, hard_negatives=hard if with_hard else None, excluded=excluded)
     torch.testing.assert_close(found, total / 5)
 
@@ -350,16 +327,8 @@ def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch)
 def test_new_parameters_move_no_run(tmp_path):
     """A run that leaves nothing out, and embeds its batches whole, has the name it had before the parameters came."""
     config = RunConfig(corpus="demo", seed=7)
-    names = [
-        run_id(config.replace(**change), {"corpus": "c"})
-        for change in (
-            {},
-            {"equal_texts": "negatives"},
-            {"chunk_size": 0},
-            {"equal_texts": "left_out"},
-            {"chunk_size": 8},
-        )
-    ]
+    changes = [{}, {"equal_texts": "negatives"}, {"chunk_size": 0}, {"equal_texts": "left_out"}, {"chunk_size": 8}]
+    names = [run_id(config.replace(**change), {"corpus": "c"}) for change in changes]
     assert names[:3] == ["simcse-ee48a12bbda9"] * 3 and len({*names}) == 3
     (tmp_path / "config.yaml").write_text("method: simcse\ndev_task: none\n")
     settings = Run(tmp_path).settings
@@ -408,9 +377,7 @@ def test_pairs_that_cannot_be_scored_are_refused(tmp_path, name, pairs, words):
 
 def test_a_file_without_the_columns_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("a,b,score\nx,y,1\n")
-    with pytest.raises(
-        DataError, match="the header lacks sentence1, sentence2; it must name sentence1, sentence2, score"
-    ):
+    with pytest.raises(DataError, match="the header lacks sentence1, sentence2; it must name"):
         load_sts(tmp_path, "mine.csv")
 
 
@@ -423,10 +390,7 @@ def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(tiny_bert, corpus
     plan.tasks("sts", ["mine.tsv"], tmp_path)
     plan.check()
     dev, scores = plan.measure("main", "dev", table="dev"), plan.measure("main", table="own")
-    assert set(dev.task) | set(scores.task) == {"mine.tsv"} and set(dev.protocol) | set(scores.protocol) == {
-        "own pairs"
-    }
+    for rows in (dev, scores):
+        assert set(rows.task) == {"mine.tsv"} and set(rows.protocol) == {"own pairs"}
     of_all = scores[scores.aggregation == "all"].value.iloc[0]
     assert dev.value.iloc[0] == pytest.approx(of_all, abs=1e-9)
-    with pytest.raises(ConfigError, match="dev_task 'mine.txt' is unknown: choose one of demo, STS-B, none, a .csv"):
-        config.replace(dev_task="mine.txt")

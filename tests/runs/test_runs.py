@@ -93,6 +93,7 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
         ({"corpus": "no-such.txt"}, DataError, "no such file"),
         ({"dev_task": "STS-B"}, DataError, "senteval"),
         ({"corpus_size": 1000}, DataError, "has 200 rows, corpus_size asks for 1,000"),
+        ({"precision": "fp16"}, ConfigError, "needs a GPU, and there is none"),
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
         ({"max_length": 100}, ConfigError, "more than backbone"),
         ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 2**31 - 1}, ConfigError, "here: .*memory"),
