@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from lib import command, paths, runs
@@ -25,7 +26,6 @@ from lib.evaluation import evaluate_sts
 from lib.runs import __main__ as run_command
 
 ROOT = paths.root()
-LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
 
 
 # --- Encoders ---
@@ -128,9 +128,9 @@ def test_an_encoder_without_a_score_is_refused():
 
 
 @pytest.fixture(scope="module")
-def finished_run(tmp_path_factory, tiny_bert):
+def finished_run(tmp_path_factory, tiny_bert, sentences):
     corpus = tmp_path_factory.mktemp("corpus") / "lines.txt"
-    corpus.write_text(LINES)
+    corpus.write_text("\n".join(sentences))
     config = RunConfig(corpus=str(corpus), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
     with pytest.MonkeyPatch.context() as patch:  # the store of a test is gone with it
         patch.setenv("CSE_RUNS", str(corpus.parent / "runs"))
@@ -138,8 +138,7 @@ def finished_run(tmp_path_factory, tiny_bert):
         return runs.run(config).folder
 
 
-def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=2, batch_size=8, max_length=16)
+def test_a_damaged_checkpoint_is_named(config):
     checkpoint = paths.runs() / ".unfinished" / runs.prepare(config).id / "checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
     torch.save({"progress": torch.zeros(10_000)}, checkpoint)
@@ -153,22 +152,19 @@ def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
 
 
 @pytest.mark.parametrize("place", ["file", "/proc/x"])
-def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus_file, capsys, place):
+def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, config, capsys, place):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("mine")
-    before = sorted(tmp_path.iterdir())
     monkeypatch.setenv("CSE_RUNS", place)
-    (tmp_path / "p.yaml").write_text(f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 8\n")
-    before.append(tmp_path / "p.yaml")
-    assert run_command.main(["-f", str(tmp_path / "p.yaml"), "-p", "dev_task=none", "-p", "max_steps=1"]) == 2
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(config.as_dict()))
+    before = {*tmp_path.iterdir()}
+    assert run_command.main(["-f", "p.yaml"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert "cannot be read or written" in err
-    assert set(tmp_path.iterdir()) <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
+    assert out == "" and err.count("\n") == 1 and "cannot be read or written" in err
+    assert {*tmp_path.iterdir()} <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
 
 
-def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
+def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(config):
     place = paths.runs() / "demo" / runs.prepare(config).id
     place.parent.mkdir(parents=True)
     place.write_text("mine")
@@ -238,9 +234,8 @@ def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finish
     arguments = [str(tmp_path / "written"), str(tiny_bert), str(folder), str(corpus_file)]
     places = {"CSE_RUNS": "runs", "CSE_CACHE": "cache", "CSE_FIGURES": "figures"}
     environment = os.environ | {name: str(tmp_path / "written" / place) for name, place in places.items()}
-    ended = subprocess.run(
-        [sys.executable, "-c", FULL, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment | {"CSE_PROGRESS": "off"}
-    )  # fmt: skip
+    command = [sys.executable, "-c", FULL, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     said = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(said) == 17, ended.stderr
     for limit, name, text in said[:-1]:

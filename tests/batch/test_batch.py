@@ -32,7 +32,6 @@ fp16: bool = False
 name: str = "cse"
 seeds: list[int] = [1, 2]
 rates: list[float] = [0.1]
-weights: dict = {}
 sizes: dict[str, list[int]] = {"a": [1]}
 layers: int = 4
 data_dir: str = "data"
@@ -53,7 +52,6 @@ def write(path: Path, *sources: str, parameters: str | None = PARAMETERS, plan: 
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "a.ipynb")  # a kernel that inherits it thinks that somebody looks at it
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "runs"))  # the shared fixture leaves notebook tests alone
-    monkeypatch.setenv("CSE_PROGRESS", "off")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
 

@@ -28,7 +28,6 @@ needs_snakemake = pytest.mark.skipif(not SNAKEMAKE, reason="no snakemake here, n
 
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("CSE_PROGRESS", "off")
     monkeypatch.setenv("PYTHONPATH", "")
     return tmp_path / "runs"
 
