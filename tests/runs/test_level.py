@@ -1,6 +1,6 @@
 """The level field: what is tried, what the trials choose, what is trained, and what the tables make of the rows."""
 
-import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -35,17 +35,14 @@ def trained(monkeypatch, tmp_path):
     """Configurations that were trained, in their order; the dev score is highest at temperature 0.1 without projection."""
     done = {}
 
-    class Done:
-        def __init__(self, config):
-            self.config, self.id = config, f"run-{len(done)}"
-            arguments = config.method_arguments
-            score = 10 * (arguments.get("temperature") == 0.1) + (arguments.get("projection") == "none")
-            self.metrics = {"steps": 1, "best_step": 1, "dev": float(score)}
-            self.provenance, self.folder = {"rows": config.corpus_size}, tmp_path
+    def run(config, label=""):
+        score = 10 * (config.method_arguments["temperature"] == 0.1) + (config.method_arguments["projection"] == "none")
+        metrics, rows = {"steps": 1, "best_step": 1, "dev": float(score)}, {"rows": config.corpus_size}
+        new = SimpleNamespace(id=f"run-{len(done)}", config=config, metrics=metrics, provenance=rows, folder=tmp_path)
+        return done.setdefault(str(config), new)
 
-    monkeypatch.setattr(module, "run", lambda config, label="": done.setdefault(str(config), Done(config)))
+    monkeypatch.setattr(module, "run", run)
     monkeypatch.setattr(module, "find", lambda config, shared: None)
-    (tmp_path / "encoder").mkdir()
     return done
 
 
@@ -130,12 +127,13 @@ SCORES = {  # method -> encoder -> seed -> score on both tasks
 
 @pytest.fixture
 def found():
-    lines = []
-    for (method, encoders), task in itertools.product(SCORES.items(), ["STS12", "STS13"]):
-        for encoder, scores in encoders.items():
-            for seed, value in enumerate(scores):
-                value = value + (1.0 if task == "STS12" else -1.0)
-                lines.append({"method": method, "backbone": encoder, "seed": str(seed), "task": task, "value": value})
+    lines = [
+        {"method": method, "backbone": encoder, "seed": str(seed), "task": task, "value": value + above}
+        for task, above in {"STS12": 1.0, "STS13": -1.0}.items()
+        for method, encoders in SCORES.items()
+        for encoder, values in encoders.items()
+        for seed, value in enumerate(values)
+    ]
     return pd.DataFrame(lines).assign(sentences=100, settings="level", pooling="cls", device="CPU", protocol="")
 
 
@@ -171,9 +169,8 @@ def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, 
 
 
 def test_work_counts_all_stages(table, repository):
-    steps = pd.DataFrame(
-        {"method": ["SimCSE", "NCE"], "operations": [10.0, 35.0], "kept": 1.0, "trained": 1.0, "time": 1.0}
-    )
+    columns = {"operations": [10.0, 35.0], "kept": 1.0, "trained": 1.0, "time": 1.0}
+    steps = pd.DataFrame({"method": ["SimCSE", "NCE"]} | columns)
     of = {"paper": "leaderboard", "table": "cost", "backbone": "mini-bert", "profile": "small"}
     results.add(steps.melt("method", var_name="metric").assign(**of))
     assert level.works(table) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
@@ -187,13 +184,9 @@ def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
 
 
 def test_choices_say_how_sure_they_are():
-    values = {"rate 0.1": [50.0, 60.0], "rate 0.2": [56.0, 58.0], "rate 0.3": [57.0, 50.0]}
-    tried = [
-        {"backbone": "A", "method": "SimCSE", "settings": name, "seed": str(seed), "value": value}
-        for name, both in values.items()
-        for seed, value in zip((7, 8), both, strict=True)
-    ]
-    line = level.choices(pd.DataFrame(tried)).loc["A", "SimCSE"]
+    values = {"seed": ["7", "8"], "rate 0.1": [50.0, 60.0], "rate 0.2": [56.0, 58.0], "rate 0.3": [57.0, 50.0]}
+    tried = pd.DataFrame(values).melt("seed", var_name="settings").assign(backbone="A", method="SimCSE")
+    line = level.choices(tried).loc["A", "SimCSE"]
     assert (line.trials, line.chosen, line.dev, line.ahead) == (3, "rate 0.2", 57.0, 2.0)
     assert line.alone == "7: rate 0.3; 8: rate 0.1"
 

@@ -253,11 +253,9 @@ def older(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_RUNS", str(tmp_path / "store"))
     monkeypatch.setenv("CSE_DATA", str(tmp_path / "store"))
     stored = [runs.Run(folder) for folder in sorted((tmp_path / "store" / "demo").iterdir())]
-    places = {"backbone": str(tmp_path / "store" / "encoder")}
-    teacher = {"teacher": str(tmp_path / "store/demo/simcse-78fe09314394/encoder")}
-    return {
-        run.id: run.config.replace(**places, **(teacher if run.config.method == "distill" else {})) for run in stored
-    }
+    configs = {run.id: run.config.replace(backbone=str(tmp_path / "store" / "encoder")) for run in stored}
+    teacher = str(tmp_path / "store/demo/simcse-78fe09314394/encoder")
+    return {name: one.replace(teacher=teacher) if one.method == "distill" else one for name, one in configs.items()}
 
 
 def test_runs_that_older_code_trained_keep_their_names_and_are_found(older, plan):
