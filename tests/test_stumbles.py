@@ -171,14 +171,14 @@ def test_text_in_another_script_is_refused_and_some_of_it_is_remarked_on(sentenc
 
 
 @pytest.fixture
-def chinese(tiny_bert, corpus_file, tmp_path):
+def chinese(config, tiny_bert, tmp_path):
     """A run without dev pairs, whose tokenizer knows Chinese alone; what it is trained on, and the demo, are English."""
     from transformers import BertTokenizerFast
 
     folder = shutil.copytree(tiny_bert, tmp_path / "chinese")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*"".join(CHINESE)})]
     BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    return RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8, dev_task="none")
+    return config.replace(backbone=str(folder), dev_task="none")
 
 
 @pytest.mark.parametrize(("dev_task", "what"), [("none", "corpus 'sentences.txt'"), ("demo", "the dev pairs of demo")])
@@ -216,9 +216,8 @@ def test_the_level_field_refuses_no_dev_pairs():
         plan_of(single(root() / "notebooks/10_level_field.ipynb", assignments=["dev_task=none"]))
 
 
-def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=8, max_steps=4, dev_task="none")
-    plan = Plan("demo")
+def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(config, tiny_bert):
+    plan, config = Plan("demo"), config.replace(max_steps=4, dev_task="none")
     plan.add("main", config, {"SimCSE": {}}, [1])
     (run,) = plan.runs("main").run
     assert run.metrics == {"steps": 4, "best_step": 4, "dev": None}
@@ -381,12 +380,11 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
         load_sts(tmp_path, "mine.csv")
 
 
-def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(tiny_bert, corpus_file, sentences, tmp_path):
+def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(config, sentences, tmp_path):
     pairs = [(a, b, len({*a.split()} & {*b.split()})) for a, b in zip(sentences[:60], sentences[60:120], strict=True)]
     written(tmp_path / "mine.tsv", pairs)
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), data_dir=str(tmp_path), dev_task="mine.tsv")
     plan = Plan("demo")
-    plan.add("main", config.replace(batch_size=8, max_steps=4, eval_every=2), {"SimCSE": {}}, [1])
+    plan.add("main", config.replace(data_dir=str(tmp_path), dev_task="mine.tsv", max_steps=4), {"SimCSE": {}}, [1])
     plan.tasks("sts", ["mine.tsv"], tmp_path)
     plan.check()
     dev, scores = plan.measure("main", "dev", table="dev"), plan.measure("main", table="own")

@@ -13,9 +13,6 @@ def name(config, **changes):
     return runs.prepare(config.replace(**{k: str(v) if k == "backbone" else v for k, v in changes.items()})).id
 
 
-# -- runs -----------------------------------------------------------------------------------------------------
-
-
 def test_the_name_follows_content_not_place(config, tmp_path, sentences):
     moved = tmp_path / "elsewhere.txt"
     moved.write_text("\n".join(sentences) + "\n")
@@ -51,9 +48,6 @@ def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_
 def test_every_parameter_that_changes_a_run_changes_its_name(config, change):
     before = {k: v for k, v in change.items() if k != "corpus_seed"} if "corpus_seed" in change else {}
     assert name(config, **before) != name(config, **change)
-
-
-# -- backbones ------------------------------------------------------------------------------------------------
 
 
 def test_what_tables_call_a_backbone(tiny_bert, tmp_path, hub):
