@@ -18,7 +18,6 @@ from safetensors.torch import load_file, save_file
 
 from lib import command, paths, runs
 from lib.checks import ConfigError, DataError, EncoderError
-from lib.config import RunConfig
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -51,6 +50,7 @@ def reweigh(folder, pattern, change):
 
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
 FAR["vocab"] = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "dog": 500}
+DENSE = "its dense layer is more than a linear layer"
 TRANSFORMER = '{"type": "sentence_transformers.models.Transformer", "path": ""}'
 DAMAGES = [
     ("config.json", {"is_decoder": True}, "makes it a decoder"),
@@ -59,6 +59,11 @@ DAMAGES = [
     ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
     ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]', "Dense' in '3_Dense'"),
     ("modules.json", f"[{TRANSFORMER}, {TRANSFORMER}]", "step 'sentence_transformers.models.Transformer' in ''"),
+    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
+    ("2_Dense/config.json", {"activation_function": "Tanh", "use_residual": True}, DENSE),
+    ("2_Dense/config.json", {"activation_function": "Tanh", "module_input_name": "token_embeddings"}, DENSE),
+    ("2_Dense/config.json", {"activation_function": "GELU"}, DENSE),
+    ("config_sentence_transformers.json", {"default_prompt_name": "q", "prompts": {"q": "query: "}}, "puts a prompt"),
     ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
     ("tokenizer.json", {"model": FAR}, "its tokenizer has 501 entries and its weights know"),
     (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
@@ -111,9 +116,9 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
                 one.encode(wrong)
 
 
-def test_a_run_is_no_backbone(finished_run):
+def test_a_run_is_no_backbone(config):
     with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
-        SentenceEncoder.from_pretrained(finished_run)
+        SentenceEncoder.from_pretrained(runs.run(config).folder)
 
 
 def test_an_encoder_without_a_score_is_refused():
@@ -125,17 +130,6 @@ def test_an_encoder_without_a_score_is_refused():
 
 
 # --- What the store wrote and somebody cut, changed or emptied ---
-
-
-@pytest.fixture(scope="module")
-def finished_run(tmp_path_factory, tiny_bert, sentences):
-    corpus = tmp_path_factory.mktemp("corpus") / "lines.txt"
-    corpus.write_text("\n".join(sentences))
-    config = RunConfig(corpus=str(corpus), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
-    with pytest.MonkeyPatch.context() as patch:  # the store of a test is gone with it
-        patch.setenv("CSE_RUNS", str(corpus.parent / "runs"))
-        patch.setenv("CSE_CACHE", str(corpus.parent / "cache"))
-        return runs.run(config).folder
 
 
 def test_a_damaged_checkpoint_is_named(config):
@@ -228,10 +222,9 @@ print(json.dumps([0, "left", sorted(path.name for path in tmp.rglob("*") if path
 
 
 @pytest.mark.process
-def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finished_run, corpus_file):
-    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, config):
     (tmp_path / "written").mkdir()
-    arguments = [str(tmp_path / "written"), str(tiny_bert), str(folder), str(corpus_file)]
+    arguments = [str(tmp_path / "written"), config.backbone, str(runs.run(config).folder), config.corpus]
     places = {"CSE_RUNS": "runs", "CSE_CACHE": "cache", "CSE_FIGURES": "figures"}
     environment = os.environ | {name: str(tmp_path / "written" / place) for name, place in places.items()}
     command = [sys.executable, "-c", FULL, *arguments]

@@ -213,6 +213,7 @@ def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys, sou
 WRONG = [
     ("1_simcse", "choice_seed=42", "choice_seed 42 is one of seeds"),
     ("1_simcse", "triples=nowhere.csv", "no such file"),
+    ("10_level_field", "dev_task=none", "dev_task 'none' has no pairs to choose learning_rate by"),
     ("11_diagnose", 'mine=["STS99: 3"]', "give scores from -100 to 100"),
     ("11_diagnose", "claimed=high", "is no number and no published row"),
     ("11_diagnose", 'settings=["warmth: 1"]', "are unknown: choose from"),

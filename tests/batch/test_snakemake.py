@@ -23,17 +23,12 @@ SNAKEMAKE = shutil.which(os.environ.get("CSE_SNAKEMAKE") or "snakemake")
 needs_snakemake = pytest.mark.skipif(not SNAKEMAKE, reason="no snakemake here, neither in CSE_SNAKEMAKE nor on PATH")
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "")
-    return tmp_path / "runs"
-
-
 def snakemake(folder: Path, *options: str, grid: object) -> subprocess.CompletedProcess:
     """Run it from a folder that is not the repository."""
     command = [os.path.abspath(SNAKEMAKE), "-s", str(ROOT / "Snakefile"), *options]
     command += ["--config", f"grids={grid}", f"python={sys.executable}"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    environment = os.environ | {"PYTHONPATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def test_the_environment_of_snakemake_has_the_versions_of_the_notebooks():
@@ -44,13 +39,13 @@ def test_the_environment_of_snakemake_has_the_versions_of_the_notebooks():
 
 
 @needs_snakemake
-def test_a_dry_run_lists_the_jobs_of_the_grids_and_starts_none(tmp_path, store):
+def test_a_dry_run_lists_the_jobs_of_the_grids_and_starts_none(tmp_path):
     grids = sorted((ROOT / "params" / "grids").glob("*.yaml"))
     done = snakemake(tmp_path, "-n", grid=",".join(str(path.relative_to(ROOT)) for path in grids))
     assert done.returncode == 0, done.stderr
     listed = re.findall(r"^    log: (.+)$", done.stdout + done.stderr, flags=re.M)
     assert sorted(listed) == sorted(str(job.output) for path in grids for job in expand(path))
-    assert not store.exists()
+    assert not (tmp_path / "runs").exists()
     (tmp_path / "wrong grid.yaml").write_text("notebook: notebooks/0_start_here.ipynb\ngrid: {sed: [1]}\n")
     wrong = snakemake(tmp_path, "-n", grid="wrong grid.yaml")
     assert wrong.returncode

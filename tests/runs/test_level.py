@@ -8,7 +8,6 @@ import pytest
 
 from lib import results
 from lib.checks import ConfigError
-from lib.config import RunConfig
 from lib.runs import Plan, level
 from lib.runs import plan as module
 from lib.runs.level import Field
@@ -25,9 +24,8 @@ TABLE = {
 
 
 @pytest.fixture
-def config(tiny_bert, corpus_file):
-    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 1}
-    return RunConfig(**values, corpus_size=32, batch_size=16)
+def config(config):
+    return config.replace(corpus_size=32, batch_size=16, max_steps=1)
 
 
 @pytest.fixture
