@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when the hub client is imported
+os.environ.setdefault("CSE_PROGRESS", "off")
 if not os.environ.get("CSE_TEST_GPU"):
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
@@ -156,6 +157,15 @@ def corpus_file(tmp_path, sentences) -> Path:
     path = tmp_path / "sentences.txt"
     path.write_text("\n".join(sentences) + "\n", encoding="utf8")
     return path
+
+
+@pytest.fixture
+def config(tiny_bert, corpus_file):
+    """A run of two steps from the tiny BERT."""
+    from lib.config import RunConfig
+
+    values = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "max_steps": 2, "eval_every": 2}
+    return RunConfig(**values, batch_size=32, max_length=16)
 
 
 @pytest.fixture(scope="session")

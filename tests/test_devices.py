@@ -11,6 +11,7 @@ import re
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -33,6 +34,8 @@ from lib.training import dev_metrics
 
 def numbers(result) -> list[np.ndarray]:
     """All arrays, tensors and numbers in a result, in order; a tensor that is not on the CPU raises."""
+    if isinstance(result, pd.DataFrame):
+        result = result.select_dtypes("number").to_numpy(float)
     if isinstance(result, Classifiers):
         result = vars(result)
     if isinstance(result, dict):
@@ -111,57 +114,46 @@ def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
 
 
 LAYERS, SLICING = {"layers": (0, 1)}, {"slicing": "head_pairs"}
-ANALYSIS = {
-    attention.attention_of: lambda g: attention.attention_of(g.encoder, g.texts, **LAYERS),
-    attention.pair_information: lambda g: attention.pair_information(g.encoder, g.first, g.second, **LAYERS, **SLICING),
-    attention.batch_factor: lambda g: attention.batch_factor(
-        g.encoder, g.texts, **LAYERS, **SLICING, max_length=8, padded_queries=True
-    ),
-    attention.figure_pairs: lambda g: attention.figure_pairs(
-        g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, **SLICING
-    ).x.to_numpy(),
-    attention.log_deviation: lambda g: attention.log_deviation(g.encoder, ["snow"]).value.to_numpy(),
-    attention.token_shares: lambda g: attention.token_shares(g.encoder, g.texts, batch_tokens=30),
-    attention.readers: lambda g: list(attention.readers({"a": g.encoder})),
-    attention.sentence_maps: lambda g: attention.sentence_maps({"a": g.encoder}, "snow")[0].value.to_numpy(),
-    attention.row_differences: lambda g: attention.row_differences(g.encoder, g.texts),
-    attention.cls_energies: lambda g: attention.cls_energies(g.encoder, g.texts, batch_tokens=30).value.to_numpy(),
-    circumstances.kind_of: lambda g: circumstances.kind_of(g.encoder),
-    circumstances.seed_spreads: lambda g: circumstances.seed_spreads(g.encoder).seeds.to_numpy(),
-    maps.common_map: lambda g: maps.common_map(g.folder, "texts.csv", g.encoder, size=40)[1](
-        g.encoder
-    ).value.to_numpy(),
-    diagnose.readings: lambda g: diagnose.readings(g.encoder, [g.task]).demo.to_numpy(),
-    cost.multiply_accumulates: lambda g: cost.multiply_accumulates(EncoderSum([g.encoder, g.encoder]), 9),
-    redundancy.smoothness: lambda g: redundancy.smoothness(g.encoder, g.texts, batch_size=4).value.to_numpy(),
-    redundancy.dimension_statistics: lambda g: list(
-        redundancy.dimension_statistics(g.encoder, g.texts, g.texts[:2], threshold=0.3).values()
-    ),
-    geometry.alignment: lambda g: [geometry.alignment(x[:5], x[5:]) for x in g.vectors],
-    geometry.uniformity: lambda g: [geometry.uniformity(x, rows_at_once=3) for x in g.vectors],
+CALLS = {  # function -> a call of it, with what is `given`
+    attention.attention_of: lambda f, g: f(g.encoder, g.texts, **LAYERS),
+    attention.pair_information: lambda f, g: f(g.encoder, g.first, g.second, **LAYERS, **SLICING),
+    attention.batch_factor: lambda f, g: f(g.encoder, g.texts, **LAYERS, **SLICING, max_length=8, padded_queries=True),
+    attention.figure_pairs: lambda f, g: f(g.encoder, Corpus("toy", [g.texts]), g.task, **LAYERS, **SLICING),
+    attention.log_deviation: lambda f, g: f(g.encoder, ["snow"]),
+    attention.token_shares: lambda f, g: f(g.encoder, g.texts, batch_tokens=30),
+    attention.readers: lambda f, g: list(f({"a": g.encoder})),
+    attention.sentence_maps: lambda f, g: f({"a": g.encoder}, "snow")[0],
+    attention.row_differences: lambda f, g: f(g.encoder, g.texts),
+    attention.cls_energies: lambda f, g: f(g.encoder, g.texts, batch_tokens=30),
+    circumstances.kind_of: lambda f, g: f(g.encoder),
+    circumstances.seed_spreads: lambda f, g: f(g.encoder),
+    maps.common_map: lambda f, g: f(g.folder, "texts.csv", g.encoder, size=40)[1](g.encoder),
+    diagnose.readings: lambda f, g: f(g.encoder, [g.task]),
+    cost.multiply_accumulates: lambda f, g: f(EncoderSum([g.encoder, g.encoder]), 9),
+    redundancy.smoothness: lambda f, g: f(g.encoder, g.texts, batch_size=4),
+    redundancy.dimension_statistics: lambda f, g: f(g.encoder, g.texts, g.texts[:2], threshold=0.3),
+    geometry.alignment: lambda f, g: [f(x[:5], x[5:]) for x in g.vectors],
+    geometry.uniformity: lambda f, g: [f(x, rows_at_once=3) for x in g.vectors],
+    interface.encode_distinct: lambda f, g: f(g.encoder.encode, g.texts),
+    sts.evaluate_sts: lambda f, g: f(g.encoder.encode, [g.task]),
+    sts.evaluate_pair: lambda f, g: f(g.encoder.encode, g.task, "demo", 1),
+    dev_metrics: lambda f, g: f(g.encoder.encode, g.task),
+    in_domain_retrieval: lambda f, g: f(g.encoder.encode, g.first, g.second, g.gold),
+    top_k: lambda f, g: f(g.vectors[0][:3], g.vectors[0], 2),
+    evaluate_clustering: lambda f, g: f(g.encoder.encode, g.topics),
+    evaluate_retrieval: lambda f, g: f(g.encoder.encode, g.collection),
+    mteb_tasks.mteb_encoder: lambda f, g: f(g.encoder.encode).encode([{"text": g.texts}]),
+    mteb_tasks.evaluate_mteb: lambda f, g: [],  # all else is mteb's
+    nearest: lambda f, g: f(g.encoder.encode, g.first, g.texts),
+    evaluate_transfer: lambda f, g: [f(g.encoder.encode, *task) for task in g.transfer.items()],
+    fit_classifiers: lambda f, g: f(**g.data, **g.fits, setting=transfer.SETTING),
+    Classifiers.accuracy: lambda f, g: f(g.classifiers, **g.data, rows=g.train),
 }
-EVALUATION = {
-    interface.encode_distinct: lambda g: interface.encode_distinct(g.encoder.encode, g.texts),
-    sts.evaluate_sts: lambda g: sts.evaluate_sts(g.encoder.encode, [g.task]),
-    sts.evaluate_pair: lambda g: sts.evaluate_pair(g.encoder.encode, g.task, "demo", 1).value.to_numpy(),
-    dev_metrics: lambda g: dev_metrics(g.encoder.encode, g.task),
-    in_domain_retrieval: lambda g: in_domain_retrieval(g.encoder.encode, g.first, g.second, g.gold),
-    top_k: lambda g: top_k(g.vectors[0][:3], g.vectors[0], 2),
-    evaluate_clustering: lambda g: evaluate_clustering(g.encoder.encode, g.topics).value.to_numpy(),
-    evaluate_retrieval: lambda g: evaluate_retrieval(g.encoder.encode, g.collection).value.to_numpy(),
-    mteb_tasks.mteb_encoder: lambda g: mteb_tasks.mteb_encoder(g.encoder.encode).encode([{"text": g.texts}]),
-    mteb_tasks.evaluate_mteb: lambda g: [],  # all else is mteb's
-    nearest: lambda g: nearest(g.encoder.encode, g.first, g.texts),
-    evaluate_transfer: lambda g: [evaluate_transfer(g.encoder.encode, *task) for task in g.transfer.items()],
-    fit_classifiers: lambda g: fit_classifiers(**g.data, **g.fits, setting=transfer.SETTING),
-    Classifiers.accuracy: lambda g: g.classifiers.accuracy(**g.data, rows=g.train),
-}
-CALLS = ANALYSIS | EVALUATION
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda function: function.__qualname__)
 def test_evaluation_and_analysis(function, given):
-    assert_keeps_to_its_device(lambda: CALLS[function](given))
+    assert_keeps_to_its_device(lambda: CALLS[function](function, given))
 
 
 @pytest.mark.parametrize("package", [lib.analysis, lib.evaluation], ids=lambda package: package.__name__)

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from lib import command, paths, runs
 from lib.checks import ConfigError, DataError, EncoderError
-from lib.config import RunConfig
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -25,7 +25,6 @@ from lib.evaluation import evaluate_sts
 from lib.runs import __main__ as run_command
 
 ROOT = paths.root()
-LINES = "".join(f"line {i} of a corpus\n" for i in range(40))
 
 
 # --- Encoders ---
@@ -51,12 +50,20 @@ def reweigh(folder, pattern, change):
 
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
 FAR["vocab"] = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "[MASK]": 4, "dog": 500}
+DENSE = "its dense layer is more than a linear layer"
+TRANSFORMER = '{"type": "sentence_transformers.models.Transformer", "path": ""}'
 DAMAGES = [
     ("config.json", {"is_decoder": True}, "makes it a decoder"),
     ("config.json", {"num_hidden_layers": 1}, "has weights that its layers do not have .bert.encoder.layer.1"),
     ("sentence_encoder.json", {"pooling": "nope"}, "its pooling 'nope' is none of"),
     ("modules.json", '[{"type": "evil.Transformer", "path": ""}]', "lists the step 'evil.Transformer'"),
     ("modules.json", '[{"type": "sentence_transformers.models.Dense", "path": "3_Dense"}]', "Dense' in '3_Dense'"),
+    ("modules.json", f"[{TRANSFORMER}, {TRANSFORMER}]", "step 'sentence_transformers.models.Transformer' in ''"),
+    ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "pooling 'pooling_mode_max_tokens' is none of"),
+    ("2_Dense/config.json", {"activation_function": "Tanh", "use_residual": True}, DENSE),
+    ("2_Dense/config.json", {"activation_function": "Tanh", "module_input_name": "token_embeddings"}, DENSE),
+    ("2_Dense/config.json", {"activation_function": "GELU"}, DENSE),
+    ("config_sentence_transformers.json", {"default_prompt_name": "q", "prompts": {"q": "query: "}}, "puts a prompt"),
     ("tokenizer.json", {"post_processor": None}, "does not put its .CLS. before a text"),
     ("tokenizer.json", {"model": FAR}, "its tokenizer has 501 entries and its weights know"),
     (r"layer\.0\.attention\.self\.key\.weight$", lambda x: (x * 9).to(torch.int8), "stored as I8"),
@@ -109,9 +116,9 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
                 one.encode(wrong)
 
 
-def test_a_run_is_no_backbone(finished_run):
+def test_a_run_is_no_backbone(config):
     with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
-        SentenceEncoder.from_pretrained(finished_run)
+        SentenceEncoder.from_pretrained(runs.run(config).folder)
 
 
 def test_an_encoder_without_a_score_is_refused():
@@ -125,19 +132,7 @@ def test_an_encoder_without_a_score_is_refused():
 # --- What the store wrote and somebody cut, changed or emptied ---
 
 
-@pytest.fixture(scope="module")
-def finished_run(tmp_path_factory, tiny_bert):
-    corpus = tmp_path_factory.mktemp("corpus") / "lines.txt"
-    corpus.write_text(LINES)
-    config = RunConfig(corpus=str(corpus), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
-    with pytest.MonkeyPatch.context() as patch:  # the store of a test is gone with it
-        patch.setenv("CSE_RUNS", str(corpus.parent / "runs"))
-        patch.setenv("CSE_CACHE", str(corpus.parent / "cache"))
-        return runs.run(config).folder
-
-
-def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=2, batch_size=8, max_length=16)
+def test_a_damaged_checkpoint_is_named(config):
     checkpoint = paths.runs() / ".unfinished" / runs.prepare(config).id / "checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
     torch.save({"progress": torch.zeros(10_000)}, checkpoint)
@@ -151,22 +146,19 @@ def test_a_damaged_checkpoint_is_named(tiny_bert, corpus_file):
 
 
 @pytest.mark.parametrize("place", ["file", "/proc/x"])
-def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, tiny_bert, corpus_file, capsys, place):
+def test_a_store_that_cannot_be_written(tmp_path, monkeypatch, config, capsys, place):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("mine")
-    before = sorted(tmp_path.iterdir())
     monkeypatch.setenv("CSE_RUNS", place)
-    (tmp_path / "p.yaml").write_text(f"method: simcse\ncorpus: {corpus_file}\nbackbone: {tiny_bert}\nbatch_size: 8\n")
-    before.append(tmp_path / "p.yaml")
-    assert run_command.main(["-f", str(tmp_path / "p.yaml"), "-p", "dev_task=none", "-p", "max_steps=1"]) == 2
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(config.as_dict()))
+    before = {*tmp_path.iterdir()}
+    assert run_command.main(["-f", "p.yaml"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert "cannot be read or written" in err
-    assert set(tmp_path.iterdir()) <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
+    assert out == "" and err.count("\n") == 1 and "cannot be read or written" in err
+    assert {*tmp_path.iterdir()} <= {*before, tmp_path / "cache"} and (tmp_path / "file").read_text() == "mine"
 
 
-def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), max_steps=1, batch_size=8, max_length=16)
+def test_what_is_in_the_way_of_a_run_is_named_before_it_trains(config):
     place = paths.runs() / "demo" / runs.prepare(config).id
     place.parent.mkdir(parents=True)
     place.write_text("mine")
@@ -230,15 +222,13 @@ print(json.dumps([0, "left", sorted(path.name for path in tmp.rglob("*") if path
 
 
 @pytest.mark.process
-def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, tiny_bert, finished_run, corpus_file):
-    folder = shutil.copytree(finished_run, tmp_path / finished_run.name)
+def test_a_full_disk_is_said_and_leaves_nothing_half(tmp_path, config):
     (tmp_path / "written").mkdir()
-    arguments = [str(tmp_path / "written"), str(tiny_bert), str(folder), str(corpus_file)]
+    arguments = [str(tmp_path / "written"), config.backbone, str(runs.run(config).folder), config.corpus]
     places = {"CSE_RUNS": "runs", "CSE_CACHE": "cache", "CSE_FIGURES": "figures"}
     environment = os.environ | {name: str(tmp_path / "written" / place) for name, place in places.items()}
-    ended = subprocess.run(
-        [sys.executable, "-c", FULL, *arguments], capture_output=True, text=True, cwd=ROOT, env=environment | {"CSE_PROGRESS": "off"}
-    )  # fmt: skip
+    command = [sys.executable, "-c", FULL, *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     said = [json.loads(line) for line in ended.stdout.splitlines()]
     assert len(said) == 17, ended.stderr
     for limit, name, text in said[:-1]:

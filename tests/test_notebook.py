@@ -66,7 +66,7 @@ def test_plain_papermill(tmp_path):
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """What a knob drew, and what it handed to the notebook."""
+    """A function `draw` for a knob, what it drew, and what was handed to the notebook."""
     plt.close("all")  # figures of other tests
     seen = SimpleNamespace(values=[], shown=[], controls={})
     monkeypatch.setattr("IPython.display.display", lambda *shown, raw=False: seen.shown.extend(shown))
@@ -80,45 +80,44 @@ def drawn(monkeypatch):
         show(**{name: control.value for name, control in controls.items()})
 
     monkeypatch.setattr(ipywidgets, "interact", interact)
-    return SimpleNamespace(draw=draw, seen=seen)
+    seen.draw = draw
+    return seen
 
 
 def test_without_a_browser_a_knob_is_drawn_once_where_it_starts(drawn, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     kept = knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
-    assert drawn.seen.values == [(0.05, "a dog")] and not drawn.seen.controls and kept is drawn.draw
-    assert len(drawn.seen.shown) == 1 and not plt.get_fignums()  # not shown a second time at the end of the cell
+    assert drawn.values == [(0.05, "a dog")] and not drawn.controls and kept is drawn.draw
+    assert len(drawn.shown) == 1 and not plt.get_fignums()  # not shown a second time at the end of the cell
 
 
 def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
     knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
-    controls = drawn.seen.controls
-    assert drawn.seen.values == [(0.05, "a dog")] and controls["temperature"].options == (0.01, 0.05, 1.0)
+    controls = drawn.controls
+    assert drawn.values == [(0.05, "a dog")] and controls["temperature"].options == (0.01, 0.05, 1.0)
     assert isinstance(controls["text"], ipywidgets.Text)
-    drawn.seen.shown.clear()
+    drawn.shown.clear()
 
     @knob(encoder=["a", "b"])
     def shows_itself(encoder="b"):
-        drawn.seen.values.append(encoder)
+        drawn.values.append(encoder)
 
-    assert drawn.seen.values[-1] == "b" and not drawn.seen.shown
-    assert isinstance(drawn.seen.controls["encoder"], ipywidgets.Dropdown)  # a slider would cut names off
+    assert drawn.values[-1] == "b" and not drawn.shown
+    assert isinstance(drawn.controls["encoder"], ipywidgets.Dropdown)  # a slider would cut names off
     with pytest.raises(ConfigError, match="unknown argument of draw 'temperatur': did you mean 'temperature'"):
         knob(temperatur=[1.0])(drawn.draw)
 
 
 def test_a_map_with_a_pointer_has_the_texts_and_the_order_of_the_encoders(drawn, monkeypatch):
-    points = pd.DataFrame(
-        {"encoder": ["untuned", "SimCSE"], "x": [0.0, 1.0], "y": 0.5, "label": "a", "text": ["b", "c"]}
-    )
+    points = pd.DataFrame({"encoder": ["untuned", "SimCSE"], "x": [0.0, 1.0], "y": 0.5, "label": "a", "text": [*"bc"]})
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     hover_map(figure := plt.figure(), points)
-    assert drawn.seen.shown == [figure]
+    assert drawn.shown == [figure]
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
     for frame, layers in ((points, 1), (points.assign(rank=[1.0, float("nan")]), 3)):
         hover_map(plt.figure(), frame)
-        chart = drawn.seen.shown[-1]["application/vnd.vegalite.v5+json"]
+        chart = drawn.shown[-1]["application/vnd.vegalite.v5+json"]
         assert chart["facet"]["column"]["sort"] == ["untuned", "SimCSE"] and len(chart["spec"]["layer"]) == layers
         assert [row["text"] for row in chart["data"]["values"]] == ["b", "c"]
     assert not plt.get_fignums()

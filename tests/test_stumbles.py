@@ -14,7 +14,7 @@ from torch import nn
 
 from lib.batch.execute import plan_of
 from lib.batch.jobs import single
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.data import load_corpus, load_sts
 from lib.encoders import SentenceEncoder
@@ -29,7 +29,7 @@ CHINESE = ["我喜欢音乐。", "今天天气很好。", "这只狗在公园里
 __all__ = ["batch"]  # a fixture
 
 
-# --- Folders of sentence-transformers: the vectors that its version wrote them for, or a refusal ---
+# --- Folders of sentence-transformers: the vectors that its version wrote them for; refusals: test_hostile ---
 
 FLAGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
 LATER_FLAGS = FLAGS | {"weightedmean_tokens": "weightedmean", "lasttoken": "lasttoken"}
@@ -44,13 +44,13 @@ def write_json(path, content):
 def theirs(tiny_bert, tmp_path):
     """Function (version, ...) -> a folder as that version of sentence-transformers lays it out, with the tiny BERT."""
 
-    def write(version, *, pooling="mean", dense=None, normalise=False, length=None, **config):
+    def write(version, *, pooling="mean", dense=None, normalise=False, length=None):
         from sentence_transformers import SentenceTransformer
 
         folder = shutil.copytree(tiny_bert, tmp_path / f"version-{version}")
         steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
-        flags = FLAGS if version < 3 else LATER_FLAGS | {"include_prompt": True}
-        settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items() if flag != "include_prompt"}
+        flags = FLAGS if version < 3 else LATER_FLAGS
+        settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items()}
         settings |= {"include_prompt": True} if version >= 3 else {}
         write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 32} | settings)
         if dense:
@@ -69,7 +69,7 @@ def theirs(tiny_bert, tmp_path):
         about = {"__version__": {"sentence_transformers": f"{version}.0.0"}}
         about |= {"prompts": {}, "default_prompt_name": None} if version >= 3 else {}
         about |= {"similarity_fn_name": "cosine"} if version >= 4 else {}
-        write_json(folder / "config_sentence_transformers.json", about | config)
+        write_json(folder / "config_sentence_transformers.json", about)
         if version == 6:  # this one is installed: opened and saved once more by it
             peer = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder)
@@ -116,34 +116,6 @@ def test_normalising_and_tanh_are_part_of_the_fingerprint(theirs):
     assert len(found) == 4
 
 
-@pytest.mark.parametrize(
-    "how, words",
-    [
-        ({"pooling": "max"}, "pooling 'pooling_mode_max_tokens' is none of"),
-        ({"dense": SQUARE | {"use_residual": True}}, "its dense layer is more than a linear layer"),
-        ({"dense": SQUARE | {"module_input_name": "token_embeddings"}}, "its dense layer is more than a linear layer"),
-        (
-            {"dense": SQUARE | {"activation_function": "torch.nn.modules.activation.GELU"}},
-            "its dense layer is more than",
-        ),
-        ({"prompts": {"query": "query: "}, "default_prompt_name": "query"}, "puts a prompt before each text"),
-    ],
-)
-def test_what_would_give_other_vectors_is_refused(theirs, how, words):
-    with pytest.raises(EncoderError, match=words):
-        SentenceEncoder.from_pretrained(theirs(3, **how))
-
-
-def test_steps_in_another_order_are_refused(theirs):
-    folder = theirs(3, dense=SQUARE, normalise=True)
-    steps = json.loads((folder / "modules.json").read_text())
-    write_json(folder / "modules.json", [*steps[:2], steps[3], steps[2]])
-    with pytest.raises(
-        EncoderError, match="the step 'sentence_transformers.models.Dense' in '2_Dense', which is not read"
-    ):
-        SentenceEncoder.from_pretrained(folder)
-
-
 # --- Weights that are in the file ---
 
 
@@ -184,14 +156,14 @@ def test_text_in_another_script_is_refused_and_some_of_it_is_remarked_on(sentenc
 
 
 @pytest.fixture
-def chinese(tiny_bert, corpus_file, tmp_path):
+def chinese(config, tiny_bert, tmp_path):
     """A run without dev pairs, whose tokenizer knows Chinese alone; what it is trained on, and the demo, are English."""
     from transformers import BertTokenizerFast
 
     folder = shutil.copytree(tiny_bert, tmp_path / "chinese")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*"".join(CHINESE)})]
     BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    return RunConfig(corpus=str(corpus_file), backbone=str(folder), batch_size=8, dev_task="none")
+    return config.replace(backbone=str(folder), dev_task="none")
 
 
 @pytest.mark.parametrize(("dev_task", "what"), [("none", "corpus 'sentences.txt'"), ("demo", "the dev pairs of demo")])
@@ -223,17 +195,8 @@ def test_a_notebook_takes_no_dev_pairs(path):
     assert not any(isinstance(start, Best) for trial in plan for start in trial.after.values())
 
 
-@pytest.mark.notebook
-def test_the_level_field_refuses_no_dev_pairs():
-    with pytest.raises(
-        ConfigError, match="dev_task 'none' has no pairs to choose learning_rate by: give demo, STS-B or a file"
-    ):
-        plan_of(single(root() / "notebooks/10_level_field.ipynb", assignments=["dev_task=none"]))
-
-
-def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(tiny_bert, corpus_file):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=8, max_steps=4, dev_task="none")
-    plan = Plan("demo")
+def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(config, tiny_bert):
+    plan, config = Plan("demo"), config.replace(max_steps=4, dev_task="none")
     plan.add("main", config, {"SimCSE": {}}, [1])
     (run,) = plan.runs("main").run
     assert run.metrics == {"steps": 4, "best_step": 4, "dev": None}
@@ -244,12 +207,7 @@ def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(ti
     assert config.dev_pairs(["demo"]).fingerprint() == load_sts(config.data_folder(), "demo").fingerprint()
 
 
-# --- GPUs without bf16 ---
-
-
-def test_fp16_is_refused_on_a_cpu_before_a_run(tiny_bert, corpus_file):
-    with pytest.raises(ConfigError, match="precision 'fp16' needs a GPU, and there is none: take bf16 or fp32"):
-        preflight(RunConfig(precision="fp16", corpus=str(corpus_file), backbone=str(tiny_bert)))
+# --- Other devices ---
 
 
 def test_an_encoder_is_loaded_where_runs_are_trained(tiny_bert, monkeypatch):
@@ -296,16 +254,13 @@ def test_excluded_texts_are_no_negatives(with_hard):
     """Against the equation, as loops."""
     random = torch.Generator().manual_seed(0)
     z1, z2, hard = torch.randn(3, 5, 4, generator=random, dtype=torch.float64)
-    excluded = torch.rand(5, 10 if with_hard else 5, generator=random) < 0.4
+    others = torch.cat([z2, hard]) if with_hard else z2
+    excluded = torch.rand(5, len(others), generator=random) < 0.4
     total = 0.0
     for i in range(5):
-        own = torch.cosine_similarity(z1[i], z2[i], dim=0) / 0.05
-        terms = [own] + [
-            torch.cosine_similarity(z1[i], z2[j], dim=0) / 0.05 for j in range(5) if j != i and not excluded[i, j]
-        ]
-        if with_hard:
-            terms += [torch.cosine_similarity(z1[i], hard[j], dim=0) / 0.05 for j in range(5) if not excluded[i, 5 + j]]
-        total += torch.logsumexp(torch.stack(terms), 0) - own
+        kept = [j for j in range(len(others)) if j == i or not excluded[i, j]]
+        terms = [torch.cosine_similarity(z1[i], others[j], dim=0) / 0.05 for j in kept]
+        total += torch.logsumexp(torch.stack(terms), 0) - terms[kept.index(i)]
     found = info_nce(z1, z2, hard_negatives=hard if with_hard else None, excluded=excluded)
     torch.testing.assert_close(found, total / 5)
 
@@ -350,16 +305,8 @@ def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch)
 def test_new_parameters_move_no_run(tmp_path):
     """A run that leaves nothing out, and embeds its batches whole, has the name it had before the parameters came."""
     config = RunConfig(corpus="demo", seed=7)
-    names = [
-        run_id(config.replace(**change), {"corpus": "c"})
-        for change in (
-            {},
-            {"equal_texts": "negatives"},
-            {"chunk_size": 0},
-            {"equal_texts": "left_out"},
-            {"chunk_size": 8},
-        )
-    ]
+    changes = [{}, {"equal_texts": "negatives"}, {"chunk_size": 0}, {"equal_texts": "left_out"}, {"chunk_size": 8}]
+    names = [run_id(config.replace(**change), {"corpus": "c"}) for change in changes]
     assert names[:3] == ["simcse-ee48a12bbda9"] * 3 and len({*names}) == 3
     (tmp_path / "config.yaml").write_text("method: simcse\ndev_task: none\n")
     settings = Run(tmp_path).settings
@@ -408,25 +355,19 @@ def test_pairs_that_cannot_be_scored_are_refused(tmp_path, name, pairs, words):
 
 def test_a_file_without_the_columns_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("a,b,score\nx,y,1\n")
-    with pytest.raises(
-        DataError, match="the header lacks sentence1, sentence2; it must name sentence1, sentence2, score"
-    ):
+    with pytest.raises(DataError, match="the header lacks sentence1, sentence2; it must name"):
         load_sts(tmp_path, "mine.csv")
 
 
-def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(tiny_bert, corpus_file, sentences, tmp_path):
+def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(config, sentences, tmp_path):
     pairs = [(a, b, len({*a.split()} & {*b.split()})) for a, b in zip(sentences[:60], sentences[60:120], strict=True)]
     written(tmp_path / "mine.tsv", pairs)
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), data_dir=str(tmp_path), dev_task="mine.tsv")
     plan = Plan("demo")
-    plan.add("main", config.replace(batch_size=8, max_steps=4, eval_every=2), {"SimCSE": {}}, [1])
+    plan.add("main", config.replace(data_dir=str(tmp_path), dev_task="mine.tsv", max_steps=4), {"SimCSE": {}}, [1])
     plan.tasks("sts", ["mine.tsv"], tmp_path)
     plan.check()
     dev, scores = plan.measure("main", "dev", table="dev"), plan.measure("main", table="own")
-    assert set(dev.task) | set(scores.task) == {"mine.tsv"} and set(dev.protocol) | set(scores.protocol) == {
-        "own pairs"
-    }
+    for rows in (dev, scores):
+        assert set(rows.task) == {"mine.tsv"} and set(rows.protocol) == {"own pairs"}
     of_all = scores[scores.aggregation == "all"].value.iloc[0]
     assert dev.value.iloc[0] == pytest.approx(of_all, abs=1e-9)
-    with pytest.raises(ConfigError, match="dev_task 'mine.txt' is unknown: choose one of demo, STS-B, none, a .csv"):
-        config.replace(dev_task="mine.txt")

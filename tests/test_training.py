@@ -46,6 +46,12 @@ def build(tiny_bert, sentences, **options):
     return method, corpus, config
 
 
+def trained(tiny_bert, sentences, dev=None, **options):
+    """The method, and what its training left behind."""
+    method, corpus, config = build(tiny_bert, sentences, **options)
+    return method, training.train(method, corpus, config, dev=dev)
+
+
 def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentences):
     first, second = sentences[120:160], sentences[160:]  # pairs of no other test
     dev = STSTask("mine", "dev", "toy", {"mine": Subset(tuple(first), tuple(second), np.arange(40.0) % 6)})
@@ -64,9 +70,9 @@ def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentence
 
 
 def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
-    trained = training.train(*build(tiny_bert, sentences, epochs=3, trace_until=10), dev=dev)
-    history = trained.history
-    assert history.step.tolist() == list(range(40)) and trained.metrics["steps"] == 39  # 200 / 16 -> 13 steps an epoch
+    _, done = trained(tiny_bert, sentences, dev, epochs=3, trace_until=10)
+    history = done.history
+    assert history.step.tolist() == list(range(40)) and done.metrics["steps"] == 39  # 200 / 16 -> 13 steps an epoch
     assert history.loss[1:6].mean() > 1.5 * history.loss[-5:].mean()
     assert history.learning_rate[1] == pytest.approx(1e-3) and history.learning_rate[39] == pytest.approx(1e-3 / 39)
     measured = history.dropna(subset="dev").step.tolist()
@@ -75,18 +81,17 @@ def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
 
 
 def test_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
-    method, corpus, config = build(tiny_bert, sentences, epochs=2)
-    trained = training.train(method, corpus, config, dev=dev)
-    candidates = trained.history[(trained.history.step % 4 == 0) | (trained.history.step == 26)].iloc[1:]
+    method, done = trained(tiny_bert, sentences, dev, epochs=2)
+    candidates = done.history[(done.history.step % 4 == 0) | (done.history.step == 26)].iloc[1:]
     best = candidates.loc[candidates.dev.idxmax()]  # idxmax takes the first of equals: strictly better replaces
-    assert trained.metrics == {"steps": 26, "best_step": int(best.step), "dev": best.dev}
+    assert done.metrics == {"steps": 26, "best_step": int(best.step), "dev": best.dev}
     assert training.dev_metrics(method.encoder.encode, dev)["dev"] == pytest.approx(best.dev, abs=1e-4)
 
 
 def test_the_seed_decides_the_history_and_what_accelerate_config_says_does_not(tiny_bert, sentences, monkeypatch):
     histories = []
     for seed in (1, 1, 2):
-        histories.append(training.train(*build(tiny_bert, sentences, seed=seed, max_steps=5), dev=None).history)
+        histories.append(trained(tiny_bert, sentences, seed=seed, max_steps=5)[1].history)
         monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
         monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
     pd.testing.assert_frame_equal(*histories[:2])
@@ -102,7 +107,7 @@ def test_the_seed_decides_the_history_and_what_accelerate_config_says_does_not(t
     ],
 )
 def test_schedules(tiny_bert, sentences, options, expected):
-    history = training.train(*build(tiny_bert, sentences, max_steps=4, **options), dev=None).history
+    history = trained(tiny_bert, sentences, max_steps=4, **options)[1].history
     np.testing.assert_allclose(history.learning_rate, np.array(expected) * 1e-3)
 
 
@@ -110,8 +115,7 @@ def test_gradient_clipping_limits_the_update(tiny_bert, sentences):
     """Adam hides the scale of a gradient, so the clipped gradients themselves are compared."""
     norms = []
     for limit in (0.0, 0.01):
-        method, corpus, config = build(tiny_bert, sentences, max_steps=1, gradient_clip=limit)
-        training.train(method, corpus, config, dev=None)
+        method, _ = trained(tiny_bert, sentences, max_steps=1, gradient_clip=limit)
         norms.append(torch.stack([p.grad.norm() for p in method.parameters() if p.grad is not None]).norm().item())
     assert norms[0] > 0.02 and norms[1] == pytest.approx(0.01, rel=1e-3)
 
@@ -120,23 +124,11 @@ def test_gradient_clipping_limits_the_update(tiny_bert, sentences):
 def test_a_lower_precision_trains_close_to_fp32(tiny_bert, sentences, lower):
     losses = {}
     for precision in ("fp32", lower):
-        method, corpus, config = build(tiny_bert, sentences, precision=precision, dropout=0.0, max_steps=5)
-        losses[precision] = training.train(method, corpus, config, dev=None).history.loss
+        method, done = trained(tiny_bert, sentences, precision=precision, dropout=0.0, max_steps=5)
+        losses[precision] = done.history.loss
         assert all(p.dtype == torch.float32 for p in method.parameters())
     assert not np.array_equal(losses["fp32"], losses[lower])
     np.testing.assert_allclose(losses["fp32"], losses[lower], atol=0.1)
-
-
-def steep(method, factor):
-    """The method, its loss and gradient as many times larger."""
-
-    plain = method.forward
-
-    def larger(batch, chunk_size):
-        return {name: factor * term for name, term in plain(batch, chunk_size).items()}
-
-    method.forward = larger
-    return method
 
 
 def test_fp16_leaves_a_step_out_where_its_scaled_gradient_overflows(
@@ -146,7 +138,8 @@ def test_fp16_leaves_a_step_out_where_its_scaled_gradient_overflows(
     checkpoint, histories = tmp_path / "checkpoint.pt", []
     for kill in (False, True, False):
         method, corpus, config = build(tiny_bert, sentences, precision="fp16", max_steps=12)
-        steep(method, 10)
+        plain = method.forward
+        method.forward = lambda *given, plain=plain: {name: 10 * term for name, term in plain(*given).items()}
         place = checkpoint if kill or checkpoint.exists() else None
         if kill:
             method.after_step = iter(range(4)).__next__  # in step 5

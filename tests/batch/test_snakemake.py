@@ -5,7 +5,6 @@ Snakemake is no dependency: CSE_SNAKEMAKE names its program, else it is looked f
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -13,10 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 import yaml
-from nbformat import v4
 
 from lib.batch.jobs import expand
 
@@ -26,48 +23,30 @@ SNAKEMAKE = shutil.which(os.environ.get("CSE_SNAKEMAKE") or "snakemake")
 needs_snakemake = pytest.mark.skipif(not SNAKEMAKE, reason="no snakemake here, neither in CSE_SNAKEMAKE nor on PATH")
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("CSE_PROGRESS", "off")
-    monkeypatch.setenv("PYTHONPATH", "")
-    return tmp_path / "runs"
-
-
-def toy_grid(folder: Path, **grid: list) -> Path:
-    """A grid file over a small notebook, both in a folder."""
-    parameters = 'profile: str = "demo"\nname: str = "plain"\nseed: int = 1'
-    cells = [v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})]
-    nbformat.write(v4.new_notebook(cells=cells), folder / "toy.ipynb")
-    path = folder / "toy grid.yaml"
-    path.write_text(json.dumps({"notebook": str(folder / "toy.ipynb"), "grid": grid}))
-    return path
-
-
 def snakemake(folder: Path, *options: str, grid: object) -> subprocess.CompletedProcess:
     """Run it from a folder that is not the repository."""
     command = [os.path.abspath(SNAKEMAKE), "-s", str(ROOT / "Snakefile"), *options]
     command += ["--config", f"grids={grid}", f"python={sys.executable}"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=900)
+    environment = os.environ | {"PYTHONPATH": ""}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 def test_the_environment_of_snakemake_has_the_versions_of_the_notebooks():
-    own, ours = (
-        set(re.findall(r"^([\w.-]+==[\w.]+)", (ROOT / folder / "requirements.txt").read_text(), flags=re.M))
-        for folder in ("profiles", ".")
-    )
+    texts = [(ROOT / folder / "requirements.txt").read_text() for folder in ("profiles", ".")]
+    own, ours = ({*re.findall(r"^([\w.-]+==[\w.]+)", text, flags=re.M)} for text in texts)
     assert {pin.partition("==")[0] for pin in own - ours} == {"snakemake", "snakemake-executor-plugin-slurm"}
     assert yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text())["executor"] == "slurm"
 
 
 @needs_snakemake
-def test_a_dry_run_lists_the_jobs_of_the_grids_and_starts_none(tmp_path, store):
+def test_a_dry_run_lists_the_jobs_of_the_grids_and_starts_none(tmp_path):
     grids = sorted((ROOT / "params" / "grids").glob("*.yaml"))
     done = snakemake(tmp_path, "-n", grid=",".join(str(path.relative_to(ROOT)) for path in grids))
     assert done.returncode == 0, done.stderr
     listed = re.findall(r"^    log: (.+)$", done.stdout + done.stderr, flags=re.M)
     assert sorted(listed) == sorted(str(job.output) for path in grids for job in expand(path))
-    assert not store.exists()
-    wrong = snakemake(tmp_path, "-n", grid=toy_grid(tmp_path, sed=[1]).name)
-    assert wrong.returncode and re.fullmatch(
-        r"toy grid\.yaml.*: unknown parameter 'sed': did .*\?", wrong.stderr.strip()
-    )
+    assert not (tmp_path / "runs").exists()
+    (tmp_path / "wrong grid.yaml").write_text("notebook: notebooks/0_start_here.ipynb\ngrid: {sed: [1]}\n")
+    wrong = snakemake(tmp_path, "-n", grid="wrong grid.yaml")
+    assert wrong.returncode
+    assert re.fullmatch(r"wrong grid\.yaml.*: unknown parameter 'sed': did .*\?", wrong.stderr.strip())

@@ -63,9 +63,8 @@ def test_a_run_by_its_names(config, tmp_path):
     for name in (run.id, str(run.folder), str(run.folder / "encoder")):
         assert runs.find_run(name).folder == run.folder
         for pooling in ("cls", "mean"):
-            assert [*runs.open_encoders([f"{name}:{pooling}"])] == [
-                f"simcse, {run.labels['backbone']}, seed 42 ({pooling})"
-            ]
+            called = f"simcse, {run.labels['backbone']}, seed 42 ({pooling})"
+            assert [*runs.open_encoders([f"{name}:{pooling}"])] == [called]
     assert runs.find_run("demo") is None and runs.find_run(config.backbone) is None
     (run.folder / "metrics.json").unlink()
     with pytest.raises(ConfigError, match="without metrics.json"):

@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from lib.checks import DataError
-from lib.config import RunConfig
 from lib.encoders import SentenceEncoder
 from lib.runs import costs, level
 
@@ -20,8 +19,8 @@ def test_costs_of_several_stages_add_up():
     assert "TNCSE" not in found.index and found.loc["SimCSE", "work"] == 1
 
 
-def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
-    configs = costs.cost_configs(RunConfig(backbone=str(tiny_bert), dev_task="none"), level.read(level.TABLE), layers=4)
+def test_every_stage_of_a_method_has_a_configuration_that_is_costed(config, tiny_bert):
+    configs = costs.cost_configs(config, level.read(level.TABLE), layers=4)
     assert {stage for stages in costs.STAGES.values() for stage in stages} <= set(configs)
     assert {config.backbone for config in configs.values()} == {str(tiny_bert)}
     assert configs["JTCSE D"].method_arguments["teacher"] == str(tiny_bert)
@@ -30,8 +29,8 @@ def test_every_stage_of_a_method_has_a_configuration_that_is_costed(tiny_bert):
     assert len(set(configs.values())) == len(configs), "no two methods are the same run"
 
 
-def test_a_step_is_measured(tiny_bert, corpus_file, monkeypatch):
-    config = RunConfig(corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, max_length=16, dev_task="none")
+def test_a_step_is_measured(config, tiny_bert, corpus_file, monkeypatch):
+    config = config.replace(batch_size=16, dev_task="none")
     monkeypatch.setattr(costs, "cost_configs", lambda config, table, layers: {"SimCSE": config, "TNCSE": config.replace(method="tncse")})  # fmt: skip
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     rows = costs.step_costs(config, {}, repeats=1)(encoder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -112,15 +111,6 @@ def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(e
         scores(subject, [Evaluation("transfer-MR", "MR, another", rows)])
     assert len(asked) == 5
     assert len(list((paths.runs() / "scores").glob("*.csv"))) == 3 and len(list(run.folder.glob("results/*.csv"))) == 2
-
-
-def test_a_run_is_loaded_only_to_measure_what_is_not_kept(config):
-    (evaluation,) = load_tasks("sts", ["demo"], config.data_folder())
-    run = runs.run(config)
-    expected = evaluate_sts(run.encoder().encode, [load_sts(config.data_folder(), "demo")])
-    pd.testing.assert_frame_equal(scores(run, [evaluation]), expected)
-    shutil.rmtree(run.folder / "encoder")
-    pd.testing.assert_frame_equal(scores(run, [evaluation]), expected)
 
 
 # --- Encoders of runs ---

@@ -93,6 +93,7 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
         ({"corpus": "no-such.txt"}, DataError, "no such file"),
         ({"dev_task": "STS-B"}, DataError, "senteval"),
         ({"corpus_size": 1000}, DataError, "has 200 rows, corpus_size asks for 1,000"),
+        ({"precision": "fp16"}, ConfigError, "needs a GPU, and there is none"),
         ({"batch_size": 512}, ConfigError, "less than one batch of 512"),
         ({"max_length": 100}, ConfigError, "more than backbone"),
         ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 2**31 - 1}, ConfigError, "here: .*memory"),
@@ -110,21 +111,14 @@ def test_preflight_names_what_is_wrong(config, monkeypatch, change, error, words
         runs.preflight(config)
 
 
-@pytest.mark.parametrize(
-    "change, words",
-    [
-        ({"gone_parameter": 1}, "unknown parameter 'gone_parameter'"),
-        ({"method": "gone_method"}, "method 'gone_method' is unknown"),
-    ],
-)
-def test_rows_of_a_run_of_older_code_are_still_read(config, change, words):
+def test_rows_of_a_run_of_older_code_are_still_read(config):
     finished = runs.run(config)
     frame = pd.DataFrame([("STS-B", "test", "p", "all", "spearman", 50.0)], columns=RESULT_COLUMNS)
     finished.results("sts", lambda: frame)
     stored = yaml.safe_load((finished.folder / "config.yaml").read_text())
-    (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | change))
+    (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | {"method": "gone_method"}))
     older = runs.Run(finished.folder)
     assert older.results("sts", None).value.tolist() == [50.0]
     assert older.encoder().dimension == 32
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match="method 'gone_method' is unknown"):
         older.config  # noqa: B018
