@@ -1,12 +1,13 @@
 """What the tests of all methods share."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertForPreTraining
 
-from lib.data import Batch
+from lib.data import Batch, Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder
 from lib.methods import REGISTRY
 
@@ -16,6 +17,27 @@ def build(name, folder, *, dropout=0.0, pooling="cls", seed=0, **arguments):
     torch.manual_seed(seed)
     encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
     return REGISTRY[name](encoder, REGISTRY[name].Arguments(**arguments)).train()
+
+
+def tokenized(method, *columns, roles=(), max_length=32):
+    """The rows of a corpus, and beside them what the method computes before training, as a run makes them."""
+    corpus = Corpus("toy", tuple(map(tuple, columns)), roles)
+    tokens = tokenize_corpus(corpus, method.encoder, max_length=max_length)
+    return dataclasses.replace(tokens, extra=method.row_data(corpus, max_length))
+
+
+def run(method, inputs, seed=1):
+    """What the terms of a batch read, and the terms."""
+    torch.manual_seed(seed)
+    views = method.project(method.embed(inputs))
+    return views, method.loss(views, inputs)
+
+
+def rows(words, longest=None):
+    """input_ids and mask of rows 1 (special), 10 11 12 ..., 2 (special), 0 (padding) with so many words."""
+    longest = longest or max(words) + 2
+    ids = torch.tensor([[1, *range(10, 10 + n), 2] + [0] * (longest - n - 2) for n in words])
+    return ids, (ids != 0).long()
 
 
 @pytest.fixture(scope="session")

@@ -5,16 +5,9 @@ import torch
 
 from lib.losses import twin_info_nce
 from lib.methods.mirror_bert import mask_span
-from tests.methods.conftest import build
+from tests.methods.conftest import build, rows
 
 MASK = 99
-
-
-def rows(words, longest=None):
-    """Rows of 1 (special), 10 11 12 ..., 2 (special), 0 (padding)."""
-    longest = longest or max(words) + 2
-    ids = torch.tensor([[1, *range(10, 10 + n), 2] + [0] * (longest - n - 2) for n in words])
-    return ids, (ids != 0).long()
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
@@ -50,9 +43,8 @@ def test_the_term_is_the_loss_of_the_sentences_and_their_masked_copies(backbone,
     method = build("mirror_bert", request.getfixturevalue(backbone), span_length=span, temperature=0.1)
     inputs = batch(method, sentences[:8])
     calls = []
-    handle = method.encoder.register_forward_pre_hook(lambda module, args: calls.append(args))
+    method.encoder.register_forward_pre_hook(lambda module, args: calls.append(args))
     terms = method(inputs)
-    handle.remove()
     ids, mask = inputs.column("anchor")
     (copies, copies_mask), mask_id = calls[0], method.encoder.tokenizer.mask_token_id
     assert torch.equal(copies[0::2], ids) and torch.equal(copies_mask, mask.repeat_interleave(2, 0))

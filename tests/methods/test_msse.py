@@ -1,4 +1,4 @@
-"""MSSE: its three terms against the plain modules, what each of them reads and reaches, what is kept and refused."""
+"""MSSE: its three terms against the plain modules, what each of them reads and reaches, what is kept."""
 
 import numpy as np
 import pytest
@@ -8,17 +8,10 @@ from safetensors.torch import load_file
 
 from lib import paths, runs
 from lib.batch.parameters import declared
-from lib.checks import ConfigError
 from lib.data import Batch
-from lib.encoders import SentenceEncoder
-from lib.encoders.heads import load_training_head, projection_head
+from lib.encoders.heads import load_training_head
 from lib.losses import dimension_contrast, info_nce
 from tests.methods.conftest import build as build_method
-
-
-@pytest.fixture(scope="module")
-def bert(lively):
-    return lively("bert")
 
 
 def build(folder, dropout=0.0, **arguments):
@@ -210,9 +203,3 @@ def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder
     names = load_file(tmp_path / "saved" / "model.safetensors")
     assert not [name for name in names if "decoder" in name or "cls." in name]
     assert torch.equal(load_training_head(tmp_path / "saved").weight, method.training_head.weight)
-
-
-def test_a_backbone_with_a_projection_is_refused(tiny_bert, tmp_path):
-    SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(tmp_path / "projected")
-    with pytest.raises(ConfigError, match="before any projection"):
-        build(tmp_path / "projected")

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from lib.checks import ConfigError
-from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import PROMPT
 from lib.losses import info_nce
 from lib.methods.prompt import PromptArguments
 from tests.methods.conftest import build as build_method
+from tests.methods.conftest import tokenized
 
 SECOND = PromptArguments().second_prompt
 FAMILIES = ["bert", "roberta"]  # large weights, see conftest
@@ -44,10 +43,7 @@ def by_hand(encoder, sentences, prompt, denoised, **how):
 def inputs(sentences):
     """Function (method) -> sentences of several lengths, and their batch."""
     texts = [*sentences[:6], "a dog", "the cat [MASK] sleeps"]
-    return lambda method: (
-        texts,
-        tokenize_corpus(Corpus("toy", [texts]), method.encoder, max_length=32).batch(np.arange(8)),
-    )
+    return lambda method: (texts, tokenized(method, texts).batch(np.arange(8)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -100,9 +96,3 @@ def test_the_templates_vector_is_trained_too_and_depends_on_the_length_alone(ber
     assert same.sum() > len(same) and (distances[same] < 1e-3).all() and (distances[~same] > 1e-3).all()
     vectors[:, 0].sum().backward()
     assert method.encoder.backbone.embeddings.position_embeddings.weight.grad.any()
-
-
-def test_a_backbone_with_a_projection_is_refused(bert, tmp_path):
-    build_method("simcse", bert, pooling="mask_prompt", projection="always").save(tmp_path / "saved")
-    with pytest.raises(ConfigError, match="a backbone saved with a projection does not fit"):
-        build(tmp_path / "saved")

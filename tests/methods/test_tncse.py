@@ -7,24 +7,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
 from lib.encoders.layer_norms import removed
 from lib.losses import tensor_modulus, twin_info_nce
 from tests.methods.conftest import build as build_method
+from tests.methods.conftest import run
 
 build = partial(build_method, "tncse", dropout=0.1)
-
-
-def run(method, inputs, seed=1):
-    """Terms, and the vectors [2N, D] of either encoder."""
-    vectors = []
-    handles = [e.register_forward_hook(lambda module, args, h: vectors.append(h)) for e in method.encoder.encoders]
-    torch.manual_seed(seed)
-    terms = method(inputs)
-    for handle in handles:
-        handle.remove()
-    return terms, *vectors
 
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
@@ -34,7 +23,8 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
     method = build(request.getfixturevalue(backbone), dropout=dropout, temperature=0.1, halved=halved)
     shake(method.encoder.encoders[1])
     shake(method.poolers[1])
-    terms, h1, h2 = run(method, inputs(method))
+    views, terms = run(method, inputs(method))
+    h1, h2 = (views.rows(name) for name in method.names())
     p1, p2 = (torch.tanh(h @ head[0].weight.T + head[0].bias) for h, head in zip((h1, h2), method.poolers, strict=True))
     expected = {
         "nce": twin_info_nce(h1, temperature=0.1) + twin_info_nce(h2, temperature=0.1),
@@ -51,7 +41,7 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, requ
 def test_only_the_modulus_trains_the_poolers_which_are_thrown_away(tiny_bert, inputs, name, shake, tmp_path):
     method = build(tiny_bert)
     shake(method.encoder.encoders[1])
-    terms, *_ = run(method, inputs(method))
+    terms = method(inputs(method))
     terms[name].backward(retain_graph=True)
     assert all(p.grad is None for p in method.poolers.parameters())
     terms["ictm"].backward()
@@ -97,20 +87,13 @@ def test_the_pretrained_pooler_is_the_backbones(backbone, prefix, request, sente
     torch.testing.assert_close(pooled, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_pooler_that_was_not_saved_is_not_made_up(tiny_roberta, tmp_path):
-    SentenceEncoder.from_pretrained(tiny_roberta).save(tmp_path / "saved")
-    with pytest.raises(EncoderError, match="saved without a pooler"):
-        build(tiny_roberta, pooler_from=str(tmp_path / "saved"))
-
-
 @pytest.mark.parametrize("kind", ["tncse", "jtcse"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_both_encoders_lose_the_layer_norms_of_their_last_layers_and_need_no_pooler(tiny_bert, kind, count, inputs):
     branch = {"cross_attention_layers": 2} if kind == "jtcse" else {}
     method = build_method(kind, tiny_bert, dropout=0.1, layer_norms_removed=count, **branch)
     assert [removed(encoder.backbone.config) for encoder in method.encoder.encoders] == [count] * 2
-    terms, *_ = run(method, inputs(method))
-    sum(terms.values()).backward()
+    sum(method(inputs(method)).values()).backward()
     for name, parameter in method.named_parameters():  # a key's bias moves all scores of a query alike
         assert parameter.grad is not None, name
         assert parameter.grad.any() or name.endswith("key.bias") or "type" in name, name
@@ -121,8 +104,8 @@ def test_both_encoders_lose_the_layer_norms_of_their_last_layers_and_need_no_poo
 def test_without_layer_norms_the_first_tokens_own_lengths_are_compared(tiny_bert, inputs, halved, shake):
     method = build(tiny_bert, dropout=0.1, layer_norms_removed=1, halved=halved)
     shake(method.encoder.encoders[1])
-    terms, *vectors = run(method, inputs(method))
-    h1, h2 = (h.detach() for h in vectors)
+    views, terms = run(method, inputs(method))
+    h1, h2 = (views.rows(name).detach() for name in method.names())
     expected = 0.0
     for a, b in ((h1, h2), (h2, h1)):
         for i in range(0, 16, 2):  # copy 1 of one encoder, copy 2 of the other
@@ -131,5 +114,5 @@ def test_without_layer_norms_the_first_tokens_own_lengths_are_compared(tiny_bert
             expected += -np.log(cosine) * float((x - y).norm() / (x.norm() + y.norm())) / 8 / (2 if halved else 1)
     assert float(terms["ictm"].detach()) == pytest.approx(expected, rel=1e-4)
     lengths = h1.norm(dim=1)  # what LayerNorm takes away
-    whole = run(build(tiny_bert, dropout=0.1), inputs(method))[1].detach().norm(dim=1)
+    whole = run(build(tiny_bert, dropout=0.1), inputs(method))[0].rows("first").detach().norm(dim=1)
     assert lengths.std() / lengths.mean() > 10 * whole.std() / whole.mean()
