@@ -1,14 +1,14 @@
 """What the tests of all methods share."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertForPreTraining
 
+from lib.config import RunConfig
 from lib.data import Batch, Corpus, tokenize_corpus
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, ensemble
 from lib.methods import REGISTRY
 
 
@@ -22,7 +22,7 @@ def build(name, folder, *, dropout=0.0, pooling="cls", seed=0, **arguments):
 def tokenized(method, *columns, roles=(), max_length=32):
     """The rows of a corpus, and beside them what the method computes before training, as a run makes them."""
     corpus = Corpus("toy", tuple(map(tuple, columns)), roles)
-    tokens = tokenize_corpus(corpus, method.encoder, max_length=max_length)
+    tokens = tokenize_corpus(corpus, ensemble.parts(method.encoder)[0], max_length=max_length)
     return dataclasses.replace(tokens, extra=method.row_data(corpus, max_length))
 
 
@@ -31,6 +31,21 @@ def run(method, inputs, seed=1):
     torch.manual_seed(seed)
     views = method.project(method.embed(inputs))
     return views, method.loss(views, inputs)
+
+
+def unpacked(layers, hidden, mask):
+    """hidden [N, L, H] after Hugging Face's own layers, padding included."""
+    keep = torch.where(mask[:, None, None, :].bool(), 0.0, torch.finfo(torch.float32).min)
+    for layer in layers:
+        hidden = layer(hidden, keep)
+    return hidden
+
+
+def short_run(method, folder, corpus_file, **changes):
+    """Configuration of a run that takes a second."""
+    given = {"method": method, "backbone": str(folder), "corpus": str(corpus_file), "dev_task": "none"}
+    given |= {"max_steps": 6, "batch_size": 16, "max_length": 12, "learning_rate": 1e-3}
+    return RunConfig.from_parameters(given | changes)
 
 
 def rows(words, longest=None):
@@ -46,7 +61,7 @@ def batch():
 
     def make(method, *columns, roles=("anchor",)):
         rows = [sentence for row in zip(*columns, strict=True) for sentence in row]
-        tokens = method.encoder.tokenizer(rows, padding=True, return_tensors="pt")
+        tokens = ensemble.parts(method.encoder)[0].tokenizer(rows, padding=True, return_tensors="pt")
         shape = (len(columns[0]), len(columns), -1)
         return Batch(tokens["input_ids"].view(shape), tokens["attention_mask"].view(shape), roles)
 
@@ -55,8 +70,8 @@ def batch():
 
 @pytest.fixture
 def inputs(batch, sentences):
-    """Function (method with twin encoders, n) -> a batch of n sentences for it."""
-    return lambda method, n=8: batch(SimpleNamespace(encoder=method.encoder.encoders[0]), sentences[:n])
+    """Function (method) -> a batch of eight sentences for it."""
+    return lambda method: batch(method, sentences[:8])
 
 
 @pytest.fixture(scope="session")

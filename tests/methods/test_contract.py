@@ -106,7 +106,7 @@ def prepare(config, sentences, columns=1):
     encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
     method = config.spec.build(encoder, config.method_arguments)
     columns = [sentences[i : 198 + i : columns] for i in range(columns)]
-    return method, tokenized(method, *columns, max_length=config.max_length)
+    return method.train(), tokenized(method, *columns, max_length=config.max_length)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, secon
     method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
     batch, outputs = tokens.batch(np.arange(8)), []
     method.encoder.register_forward_hook(lambda module, args, h: outputs.append(h))
-    views = method.train().embed(batch)
+    views = method.embed(batch)
     terms = method.loss(method.project(views), batch)
     vectors = outputs or [*views.embeddings.values()]  # msse reads several vectors from one pass
     sum(terms.values()).backward(retain_graph=True)
@@ -282,7 +282,7 @@ def test_a_weight_scales_its_term_alone_and_0_switches_it_off(tiny_bert, second,
     for value in (0.0, 1.0, 3.0):
         method, tokens = prepare(configure(tiny_bert, second, name).replace(**{weight: value}), sentences)
         torch.manual_seed(1)
-        terms[value] = method.train()(tokens.batch(np.arange(16)))
+        terms[value] = method(tokens.batch(np.arange(16)))
     assert set(terms[0.0]) in (set(terms[1.0]), set(terms[1.0]) - {term}) and terms[0.0].get(term, 0.0) == 0.0
     torch.testing.assert_close(terms[3.0].pop(term), 3 * terms[1.0].pop(term))
     assert terms[3.0] == terms[1.0]
@@ -319,7 +319,7 @@ def test_the_attention_term_is_the_loss_of_both_views(
     method, tokens = prepare(config.replace(**changes), sentences)
     batch = tokens.batch(np.arange(6))
     torch.manual_seed(1)
-    term = method.train()(batch)["ami"]
+    term = method(batch)["ami"]
     torch.manual_seed(1)
     ids, mask = batch.column("anchor")
     att1, att2 = read(method, ids, mask, AttentionMaps((0, 1), padded_queries))
@@ -568,7 +568,6 @@ def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, nam
     """A tensor made without a device would be on `meta` here, and fail beside those on the CPU."""
     config = configure(tiny_bert, second, name)
     method, tokens = prepare(config, sentences)
-    method.train()
     optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=1e-3, fused=True)
     with torch.device("meta"):
         for rows in (np.arange(16), np.arange(16, 32)):  # the second step reads what the first one left

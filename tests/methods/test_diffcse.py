@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBert
 from lib.encoders.generator import Generator
 from lib.methods import REGISTRY
 from tests.methods.conftest import build as build_method
-from tests.methods.conftest import run
+from tests.methods.conftest import run, unpacked
 
 build = partial(build_method, "diffcse")
 
@@ -32,10 +32,8 @@ def by_hand(method, z, ids, mask, filled, padding):
     task = method.replaced_tokens
     embedded = task.discriminator.embeddings(input_ids=filled)
     hidden = torch.cat([z.unsqueeze(1), embedded[:, 1:]], dim=1)
-    keep = torch.where(mask[:, None, None, :].bool(), 0.0, torch.finfo(torch.float32).min)
-    for layer in task.discriminator.encoder.layer:
-        hidden = layer(hidden, keep)
-    each = F.cross_entropy(task.classifier(hidden).flatten(0, 1), (filled != ids).long().flatten(), reduction="none")
+    logits = task.classifier(unpacked(task.discriminator.encoder.layer, hidden, mask))
+    each = F.cross_entropy(logits.flatten(0, 1), (filled != ids).long().flatten(), reduction="none")
     return each.mean() if padding else each[mask.flatten().bool()].mean()
 
 

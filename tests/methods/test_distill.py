@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from lib import runs
-from lib.config import RunConfig
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum
-from tests.methods.conftest import build, tokenized
+from tests.methods.conftest import build, short_run, tokenized
 
 
 @pytest.fixture(params=["one", "two"])
@@ -43,13 +42,11 @@ def test_only_the_student_is_trained(teacher, tiny_bert, sentences):
 
 
 def test_a_run_brings_the_student_to_the_teacher(tiny_bert, corpus_file, teacher, sentences):
-    config = RunConfig(
-        corpus=str(corpus_file), backbone=str(tiny_bert), batch_size=16, epochs=2, learning_rate=3.0e-3, dropout=0.0,
-        max_length=16, dev_task="none", method="distill", method_arguments={"teacher": teacher},
-    )  # fmt: skip
+    config = short_run(
+        "distill", tiny_bert, corpus_file, teacher=teacher, max_steps=26, learning_rate=3e-3, dropout=0.0
+    )
     finished = runs.run(config)
     student, target = finished.encoder(), ensemble.load(teacher).encode(sentences)
-    assert isinstance(student, SentenceEncoder)
     start = SentenceEncoder.from_pretrained(config.backbone)
     errors = [((e.encode(sentences) - target) ** 2).mean() for e in (start, student)]
     assert errors[1] < 0.5 * errors[0]

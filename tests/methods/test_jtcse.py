@@ -106,14 +106,6 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
             assert abs(branched - stream).max() > 0.1
 
 
-def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
-    for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
-        method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
-        _, h, c = run(method, inputs(method))
-        for stream, branched in zip(h, c, strict=True):
-            torch.testing.assert_close(stream, branched, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, inputs):
     results = []

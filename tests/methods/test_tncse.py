@@ -71,20 +71,16 @@ def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shak
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("backbone, prefix", [("tiny_bert", "bert."), ("tiny_roberta", "")])
-def test_the_pretrained_pooler_is_the_backbones(backbone, prefix, request, sentences):
+@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
+def test_the_pretrained_pooler_is_the_backbones(backbone, request, sentences):
     folder = request.getfixturevalue(backbone)
     method = build(folder, pooler_from=str(folder))
-    weights = load_file(folder / "model.safetensors")
-    for head in method.poolers:
-        for name in ("weight", "bias"):
-            assert torch.equal(getattr(head[0], name), weights[f"{prefix}pooler.dense.{name}"])
     encoder = method.encoder.encoders[0].eval()
     ids = encoder.tokenizer(sentences[:5], padding=True, return_tensors="pt")
-    pooled = method.poolers[1](encoder(ids["input_ids"], ids["attention_mask"]))
-    expected = SentenceEncoder.from_pretrained(folder, pooling="pooler").eval()
-    expected = expected(ids["input_ids"], ids["attention_mask"])
-    torch.testing.assert_close(pooled, expected, rtol=1e-4, atol=1e-5)
+    h = encoder(ids["input_ids"], ids["attention_mask"])
+    expected = SentenceEncoder.from_pretrained(folder, pooling="pooler")(ids["input_ids"], ids["attention_mask"])
+    for pooler in method.poolers:
+        torch.testing.assert_close(pooler(h), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["tncse", "jtcse"])
