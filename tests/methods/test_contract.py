@@ -181,6 +181,14 @@ def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, secon
         assert logged[f"{norm}_gradient"] == pytest.approx(expected, rel=1e-3) and expected > 0
 
 
+@pytest.mark.parametrize("name", ["distill", "rankcse"])
+def test_teachers_are_no_part_of_the_method(tiny_bert, second, sentences, name):
+    method, tokens = prepare(configure(tiny_bert, second, name), sentences)
+    assert {id(p) for p in method.parameters()} == {id(p) for p in method.kept().parameters()}
+    sum(method(tokens.batch(np.arange(8))).values()).backward()
+    assert all(layer.attention.self.value.weight.grad.any() for layer in method.encoder.backbone.encoder.layer)
+
+
 def test_arguments_of_both_methods_stand_side_by_side():
     config = RunConfig.from_parameters({"method": "shift(simcse)", "shift_rate": 0.1, "temperature": 0.2})
     outer, inner = config.spec.arguments(config.method_arguments)

@@ -70,11 +70,8 @@ def test_the_frozen_layers(bert, sentences, batch, detach):
     assert {name.split(".")[2] for name in before if name.startswith("encoder.layer")} == {"0", "1"}
     config = RunConfig(backbone=bert, method="infocse", weight_decay=0.1)
     optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=1e-2)
-    for at in range(2):
-        method.train()
-        sum(method(batch(method, sentences[8 * at : 8 * at + 8])).values()).backward()
-        optimizer.step()
-        method.after_step()
+    sum(method(batch(method, sentences[:8])).values()).backward()
+    optimizer.step()
     moved = {name for name, p in method.auxiliary.early.named_parameters() if not torch.equal(p, before[name])}
     assert bool(moved) is not detach
     own = {id(p) for p in method.encoder.parameters()}

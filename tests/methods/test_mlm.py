@@ -55,15 +55,12 @@ def test_both_losses_equal_the_unpacked_modules(bert, sentences, batch):
 
 def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(bert, sentences, batch):
     method = build(bert, condenser_weight=1.0, mlm_probability=0.9)  # something is masked in every sentence
-    outputs = []
-
-    def keep(module, args, output):
-        output.retain_grad()
-        outputs.append(output)
-
-    method.encoder.backbone.encoder.layer[-1].output.register_forward_hook(keep)
-    inputs = batch(method, sentences[:8])
-    method(inputs)["condenser"].backward()
+    inputs, outputs = batch(method, sentences[:8]), []
+    last = method.encoder.backbone.encoder.layer[-1].output
+    last.register_forward_hook(lambda module, args, output: outputs.append(output))
+    loss = method(inputs)["condenser"]
+    outputs[0].retain_grad()
+    loss.backward()
     starts = inputs.attention_mask.sum(-1).flatten().cumsum(0).roll(1)
     starts[0] = 0
     moved = outputs[0].grad.abs().sum(-1) > 0

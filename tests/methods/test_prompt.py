@@ -61,13 +61,6 @@ def test_the_loss_is_that_of_both_templates(request, inputs, family, denoising):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_released_positions_match_those_of_the_sentence_for_bert_alone(request, inputs, family):
-    both = [build(request.getfixturevalue(family), denoising=how) for how in ("train_only", "released")]
-    found = [method.embed(inputs(method)[1]).rows() for method in both]
-    assert torch.equal(*found) is (family == "bert")
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("denoising", ["always", "train_only", "none"])
 def test_what_is_kept_subtracts_only_where_it_should_and_so_does_its_folder(
     request, tmp_path, inputs, family, denoising
@@ -85,14 +78,8 @@ def test_what_is_kept_subtracts_only_where_it_should_and_so_does_its_folder(
     assert (kept.fingerprint() == raw.fingerprint()) is (denoising != "always")
 
 
-def test_the_templates_vector_is_trained_too_and_depends_on_the_length_alone(bert, inputs):
+def test_the_templates_vector_is_trained_too(bert, inputs):
     method = build(bert)
     _, batch = inputs(method)
-    ids, mask = batch.column("anchor")
-    vectors = method.encoder.template_vectors(ids, mask)
-    lengths = mask.sum(1)
-    same = lengths[:, None] == lengths
-    distances = torch.cdist(vectors, vectors)
-    assert same.sum() > len(same) and (distances[same] < 1e-3).all() and (distances[~same] > 1e-3).all()
-    vectors[:, 0].sum().backward()
+    method.encoder.template_vectors(*batch.column("anchor"))[:, 0].sum().backward()
     assert method.encoder.backbone.embeddings.position_embeddings.weight.grad.any()

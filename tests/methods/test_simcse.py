@@ -34,9 +34,8 @@ def test_roles_say_what_is_a_positive_and_what_a_hard_negative(tiny_bert, senten
 
 def test_anchors_and_positives_are_masked_and_no_hard_negative(tiny_bert, sentences, batch):
     method = build("simcse", tiny_bert, pooling="mean", mlm_weight=0.1)
-    triples = batch(
-        method, sentences[:8], sentences[8:16], sentences[16:24], roles=("anchor", "hard_negative", "positive")
-    )
+    columns = sentences[:8], sentences[8:16], sentences[16:24]
+    triples = batch(method, *columns, roles=("anchor", "hard_negative", "positive"))
     columns = [triples.column(role) for role in ("anchor", "positive")]
     pairs = Batch(*(torch.stack(tensors, dim=1) for tensors in zip(*columns, strict=True)), ("anchor", "positive"))
     losses = []
