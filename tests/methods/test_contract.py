@@ -189,6 +189,28 @@ def test_teachers_are_no_part_of_the_method(tiny_bert, second, sentences, name):
     assert all(layer.attention.self.value.weight.grad.any() for layer in method.encoder.backbone.encoder.layer)
 
 
+HEADS = [  # method, arguments, its head that reads vectors, the term
+    ("infocse", {"auxiliary_probability": 0.9}, "auxiliary", "auxiliary"),  # something is masked in every sentence
+    ("msse", {"decoder": "denoising"}, "decoder", "reconstruction"),
+    ("msse", {"decoder": "positionwise"}, "decoder", "reconstruction"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "head", "term"), HEADS)
+def test_a_head_reaches_the_encoder_through_the_vectors_alone(
+    tiny_bert, second, sentences, name, arguments, head, term
+):
+    method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
+    batch, head = tokens.batch(np.arange(8)), getattr(method, head)
+    method(batch)[term].backward()
+    assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.any()
+    method.zero_grad()
+    head.register_forward_pre_hook(lambda module, given: (given[0].detach(), *given[1:]))
+    method(batch)[term].backward()
+    assert all(p.grad is None for p in method.encoder.parameters())
+    assert all((p.grad is not None) is p.requires_grad for p in head.parameters())
+
+
 def test_arguments_of_both_methods_stand_side_by_side():
     config = RunConfig.from_parameters({"method": "shift(simcse)", "shift_rate": 0.1, "temperature": 0.2})
     outer, inner = config.spec.arguments(config.method_arguments)

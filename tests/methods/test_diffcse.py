@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForMaskedLM
 
 from lib.encoders.generator import Generator
-from lib.methods import REGISTRY
 from tests.methods.conftest import build as build_method
 from tests.methods.conftest import run, unpacked
 
@@ -83,7 +82,6 @@ def test_dropout_in_the_generator_is_a_switch(bert, distilbert, sentences, batch
         guesses = [generator(ids, mask) for _ in range(2)]
         assert torch.equal(*guesses) is not switch
         assert not any(module.training for module in method.eval().modules())
-    assert REGISTRY["diffcse"].Arguments().generator_dropout
 
 
 def test_who_gets_gradient(bert, distilbert, sentences, batch):

@@ -136,7 +136,6 @@ def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, b
 def test_top_layers_are_copies_of_the_last_layers_and_are_trained(bert, sentences, batch, count):
     method = build(bert, condenser_weight=1.0, head="top_layers", late_layers=count)
     last = method.encoder.backbone.encoder.layer[4 - count :]
-    assert set(method.late.state_dict()) == set(last.state_dict())
     for (name, ours), theirs in zip(method.late.named_parameters(), last.parameters(), strict=True):
         assert torch.equal(ours, theirs) and ours is not theirs, name
     method(batch(method, sentences[:16]))["condenser"].backward()
