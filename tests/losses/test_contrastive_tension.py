@@ -1,4 +1,4 @@
-"""contrastive_tension against an obvious loop, a hand-computed value, and what leaves it as it is."""
+"""contrastive_tension against an obvious loop and hand-computed values."""
 
 import math
 
@@ -19,7 +19,7 @@ def loop_reference(z1, z2, negatives):
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("n, negatives", [(2, 7), (6, 7), (12, 7), (12, 1), (12, 0)])
+@pytest.mark.parametrize("n, negatives", [(1, 7), (2, 7), (6, 7), (12, 7), (12, 1), (12, 0)])
 def test_equals_the_loop(n, negatives):
     z1, z2 = torch.randn(2, n, 5, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
     found = contrastive_tension(z1, z2, negatives=negatives)
@@ -38,9 +38,3 @@ def test_large_dot_products_stay_finite():
     loss = contrastive_tension(z, z)
     loss.backward()
     assert loss.item() == pytest.approx(20000 * 3 / 4) and z.grad.isfinite().all()
-
-
-def test_one_row_meets_itself_only():
-    """The last batch of an epoch may hold a single sentence."""
-    z = torch.tensor([[1.0, 2.0]])
-    assert contrastive_tension(z, z).item() == pytest.approx(math.log(1 + math.exp(-5)))

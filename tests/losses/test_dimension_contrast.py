@@ -1,31 +1,28 @@
-"""dimension_contrast against an obvious loop, hand values, its invariances and its limits."""
-
-import math
+"""dimension_contrast against an obvious loop, hand values and its limits."""
 
 import pytest
 import torch
 
 from lib.losses import dimension_contrast
 from lib.losses.dimension_contrast import cross_correlation
+from tests.losses.conftest import cosine
 
 
 def loop_reference(h, h_pos, normalise, reduce, diagonal_weight, off_diagonal_weight):
     columns, others = h.T.tolist(), h_pos.T.tolist()
     size, agree, differ = len(columns), 0.0, 0.0
 
-    def unit(column):
+    def centred(column):
         mean = sum(column) / len(column) if normalise == "zscore" else 0.0
-        moved = [x - mean for x in column]
-        length = math.sqrt(sum(x * x for x in moved))
-        return [x / length for x in moved]
+        return [x - mean for x in column]
 
     for i in range(size):
         for j in range(size):
-            cosine = sum(a * b for a, b in zip(unit(columns[i]), unit(others[j]), strict=True))
+            correlation = cosine(centred(columns[i]), centred(others[j]))
             if i == j:
-                agree += (cosine - 1) ** 2
+                agree += (correlation - 1) ** 2
             else:
-                differ += cosine**2
+                differ += correlation**2
     if reduce == "means":
         agree, differ = agree / size, differ / (size * (size - 1))
     else:
@@ -59,23 +56,6 @@ def test_hand_values():
     assert dimension_contrast(h, h_pos, reduce="dim2").item() == pytest.approx(6 / 4)
     code = dimension_contrast(h, h_pos, reduce="means", diagonal_weight=2.0, off_diagonal_weight=0.05)
     assert code.item() == pytest.approx(2 * 2 + 0.05 * 1)
-
-
-def test_without_centring_a_constant_direction_makes_all_dimensions_alike():
-    h, h_pos = draw(40, 6)
-    centred = cross_correlation(h + 20, h_pos + 20).fill_diagonal_(0).abs().max()
-    plain = cross_correlation(h + 20, h_pos + 20, normalise="l2").fill_diagonal_(1).min()
-    assert centred < 0.6 and plain > 0.98
-
-
-def test_scale_shift_and_order_of_the_sentences_change_nothing():
-    h, h_pos = draw()
-    loss = dimension_contrast(h, h_pos)
-    scale, shift = torch.tensor([0.1, 2.0, 3.0, 1.0, 50.0]).double(), torch.arange(5).double()
-    torch.testing.assert_close(dimension_contrast(h * scale + shift, h_pos), loss)
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(dimension_contrast(h[order], h_pos[order]), loss)
-    assert dimension_contrast(h, h_pos[order]) > loss * 1.01 or dimension_contrast(h, h_pos[order]) < loss * 0.99
 
 
 def test_it_vanishes_for_equal_views_whose_dimensions_are_uncorrelated():

@@ -4,13 +4,9 @@ import torch
 from lib.losses import mutual_reconstruction
 
 
-def draw(rows=6, columns=5):
-    return torch.randn(2, rows, columns, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 @pytest.mark.parametrize("reduce", ["mean", "sum"])
 def test_equals_the_loop(reduce):
-    z1, z2 = draw()
+    z1, z2 = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     total = 0.0
     for a, b in zip(z1.tolist(), z2.tolist(), strict=True):
         a, b = ([x / sum(y * y for y in v) ** 0.5 for x in v] for v in (a, b))
@@ -19,11 +15,9 @@ def test_equals_the_loop(reduce):
     assert mutual_reconstruction(z1, z2, reduce=reduce).item() == pytest.approx(total / 6)
 
 
-def test_by_hand_and_invariant_to_length():
+def test_by_hand():
     """Orthogonal vectors: 4 (1 - cos) = 4."""
     z1, z2 = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 0.5]])
     assert mutual_reconstruction(z1, z2, reduce="sum").item() == pytest.approx(4)
     assert mutual_reconstruction(z1, z2).item() == pytest.approx(2)
     assert mutual_reconstruction(z1, 7 * z1).item() == pytest.approx(0, abs=1e-12)
-    a, b = draw()
-    torch.testing.assert_close(mutual_reconstruction(a * 3, b), mutual_reconstruction(b, a))

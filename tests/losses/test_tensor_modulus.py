@@ -1,4 +1,4 @@
-"""tensor_modulus against an obvious loop, hand values, its limits and its gradient."""
+"""tensor_modulus against an obvious loop, hand values and its limits."""
 
 import math
 
@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from lib.losses import tensor_modulus
-
-
-def norm(u):
-    return math.sqrt(sum(x * x for x in u))
+from tests.losses.conftest import cosine
 
 
 def loop_reference(h, g, p, q, halved):
@@ -17,10 +14,9 @@ def loop_reference(h, g, p, q, halved):
     total, sentences = 0.0, len(h) // 2
     for k in range(sentences):
         i, j = 2 * k, 2 * k + 1
-        cosine = sum(x * y for x, y in zip(h[i], g[j], strict=True)) / norm(h[i]) / norm(g[j])
-        weight = -math.log(cosine if cosine > 0 else 1e-4)
-        distance = norm([x - y for x, y in zip(p[i], q[j], strict=True)])
-        total += weight * distance / ((2 if halved else 1) * (norm(p[i]) + norm(q[j])))
+        near = cosine(h[i], g[j])
+        weight = -math.log(near if near > 0 else 1e-4)
+        total += weight * math.dist(p[i], q[j]) / ((2 if halved else 1) * (math.hypot(*p[i]) + math.hypot(*q[j])))
     return total / sentences
 
 
@@ -55,18 +51,6 @@ def test_it_vanishes_for_equal_directions_or_equal_vectors():
     along = h[0::2].repeat_interleave(2, 0) * 3
     assert tensor_modulus(h, along, p, q).item() == pytest.approx(0, abs=1e-9)
     assert tensor_modulus(h, other, p, p[0::2].repeat_interleave(2, 0)).item() == 0
-    zero = torch.zeros_like(p, requires_grad=True)
-    loss = tensor_modulus(h, g, zero, zero)
-    loss.backward()
-    assert loss.item() == 0 and zero.grad.isfinite().all()
-
-
-def test_only_the_even_rows_of_one_and_the_odd_rows_of_the_other_encoder_count():
-    tensors = [x.requires_grad_() for x in draw(8)]
-    tensor_modulus(*tensors).backward()
-    h, g, p, q = (x.grad for x in tensors)
-    assert not h[1::2].any() and not g[0::2].any() and not p[1::2].any() and not q[0::2].any()
-    assert p[0::2].any(1).all() and q[1::2].any(1).all()
 
 
 def test_a_negative_cosine_is_a_constant_and_the_lengths_still_learn():

@@ -1,14 +1,14 @@
 """ArcCSE: the widened angle, and triplets of a sentence and two masked copies."""
 
-import math
-
 import pytest
 import torch
 
 from lib.losses import info_nce
 from lib.methods.mirror_bert import mask_span
-from tests.methods.conftest import build
-from tests.methods.test_mirror_bert import MASK, rows
+from tests.losses.conftest import cosine
+from tests.methods.conftest import build, rows, run
+
+MASK = 99
 
 
 def test_a_longer_span_holds_the_shorter_one_of_the_same_row():
@@ -32,10 +32,9 @@ def test_equals_the_loops(bert, sentences, batch, projection, margin):
     options = {"margin": 15.0, "triplet_weight": 0.3, "triplet_margin": margin, "temperature": 0.1, "larger_span": 0.8}
     method = build("arccse", bert, dropout=0.1, projection=projection, **options)
     inputs, texts = batch(method, sentences[:8]), []
-    handle = method.encoder.register_forward_pre_hook(lambda module, args: texts.append((module.training, *args)))
-    views = method.project(method.embed(inputs))
-    handle.remove()
-    terms, z = method.loss(views, inputs), views.by_role()
+    method.encoder.register_forward_pre_hook(lambda module, args: texts.append((module.training, *args)))
+    views, terms = run(method, inputs)
+    z = views.by_role()
     expected = info_nce(z["anchor"], z["positive"], temperature=0.1, margin=15.0)
     assert torch.equal(terms["info_nce"], expected) and expected > info_nce(z["anchor"], z["positive"], temperature=0.1)
     (first_mode, *_), (mode, ids, mask) = texts
@@ -55,7 +54,3 @@ def test_equals_the_loops(bert, sentences, batch, projection, margin):
         terms["triplet"].backward()
         assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.any()
         assert method.training_head is None or method.training_head[0].weight.grad is None
-
-
-def cosine(u, v):
-    return sum(a * b for a, b in zip(u, v, strict=True)) / math.hypot(*u) / math.hypot(*v)

@@ -31,7 +31,7 @@ def make(bert, second, sentences):
         around, _, inner = name.rstrip(")").rpartition("(")
         config = configure(bert, second, inner, around, **parameters).replace(**arguments)
         method, tokens = prepare(config, sentences, columns)
-        return method.train(), tokens.batch(np.arange(16))
+        return method, tokens.batch(np.arange(16))
 
     return build
 

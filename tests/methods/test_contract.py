@@ -1,6 +1,5 @@
 """What every method keeps to, and what a method put around another one can rely on."""
 
-import dataclasses
 import shutil
 from dataclasses import dataclass
 
@@ -13,14 +12,14 @@ from torch import nn
 from lib import runs, training
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder, ensemble
-from lib.encoders.heads import LATE_LAYERS
+from lib.encoders.heads import LATE_LAYERS, projection_head
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.pooling import PROMPT
 from lib.losses import attention_mutual_information
 from lib.methods import REGISTRY, MethodSpec, Wrapper
 from lib.methods.mirror_bert import mask_span
+from tests.methods.conftest import tokenized
 
 AMI = {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "ami_samples": 10}
 # method -> arguments with which all of its terms are on
@@ -106,9 +105,8 @@ def prepare(config, sentences, columns=1):
     torch.manual_seed(config.seed)
     encoder = SentenceEncoder.from_pretrained(config.backbone, pooling=config.pooling, dropout=config.dropout)
     method = config.spec.build(encoder, config.method_arguments)
-    corpus = Corpus("toy", tuple(tuple(sentences[i : 198 + i : columns]) for i in range(columns)))
-    tokens = tokenize_corpus(corpus, encoder, max_length=config.max_length)
-    return method, dataclasses.replace(tokens, extra=method.row_data(corpus, config.max_length))
+    columns = [sentences[i : 198 + i : columns] for i in range(columns)]
+    return method.train(), tokenized(method, *columns, max_length=config.max_length)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +173,7 @@ def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, secon
     method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
     batch, outputs = tokens.batch(np.arange(8)), []
     method.encoder.register_forward_hook(lambda module, args, h: outputs.append(h))
-    views = method.train().embed(batch)
+    views = method.embed(batch)
     terms = method.loss(method.project(views), batch)
     vectors = outputs or [*views.embeddings.values()]  # msse reads several vectors from one pass
     sum(terms.values()).backward(retain_graph=True)
@@ -185,6 +183,36 @@ def test_logged_norms_are_those_of_the_gradients_at_the_vectors(tiny_bert, secon
         gradients = torch.autograd.grad(terms[term], vectors, retain_graph=True, allow_unused=True)
         expected = torch.cat([g.flatten() for g in gradients if g is not None]).norm().item()
         assert logged[f"{norm}_gradient"] == pytest.approx(expected, rel=1e-3) and expected > 0
+
+
+@pytest.mark.parametrize(("name", "term"), [("distill", "mse"), ("rankcse", "ranking")])
+def test_a_teacher_is_no_part_of_the_method_and_its_term_trains_the_encoder(tiny_bert, second, sentences, name, term):
+    method, tokens = prepare(configure(tiny_bert, second, name), sentences)
+    assert {id(p) for p in method.parameters()} == {id(p) for p in method.kept().parameters()}
+    method(tokens.batch(np.arange(8)))[term].backward()
+    assert all(layer.attention.self.value.weight.grad.any() for layer in method.encoder.backbone.encoder.layer)
+
+
+HEADS = [  # method, arguments, its head that reads vectors, the term
+    ("infocse", {"auxiliary_probability": 0.9}, "auxiliary", "auxiliary"),  # something is masked in every sentence
+    ("msse", {"decoder": "denoising"}, "decoder", "reconstruction"),
+    ("msse", {"decoder": "positionwise"}, "decoder", "reconstruction"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "head", "term"), HEADS)
+def test_a_head_reaches_the_encoder_through_the_vectors_alone(
+    tiny_bert, second, sentences, name, arguments, head, term
+):
+    method, tokens = prepare(configure(tiny_bert, second, name).replace(**arguments), sentences)
+    batch, head = tokens.batch(np.arange(8)), getattr(method, head)
+    method(batch)[term].backward()
+    assert method.encoder.backbone.embeddings.word_embeddings.weight.grad.any()
+    method.zero_grad()
+    head.register_forward_pre_hook(lambda module, given: (given[0].detach(), *given[1:]))
+    method(batch)[term].backward()
+    assert all(p.grad is None for p in method.encoder.parameters())
+    assert all((p.grad is not None) is p.requires_grad for p in head.parameters())
 
 
 def test_arguments_of_both_methods_stand_side_by_side():
@@ -288,7 +316,7 @@ def test_a_weight_scales_its_term_alone_and_0_switches_it_off(tiny_bert, second,
     for value in (0.0, 1.0, 3.0):
         method, tokens = prepare(configure(tiny_bert, second, name).replace(**{weight: value}), sentences)
         torch.manual_seed(1)
-        terms[value] = method.train()(tokens.batch(np.arange(16)))
+        terms[value] = method(tokens.batch(np.arange(16)))
     assert set(terms[0.0]) in (set(terms[1.0]), set(terms[1.0]) - {term}) and terms[0.0].get(term, 0.0) == 0.0
     torch.testing.assert_close(terms[3.0].pop(term), 3 * terms[1.0].pop(term))
     assert terms[3.0] == terms[1.0]
@@ -325,7 +353,7 @@ def test_the_attention_term_is_the_loss_of_both_views(
     method, tokens = prepare(config.replace(**changes), sentences)
     batch = tokens.batch(np.arange(6))
     torch.manual_seed(1)
-    term = method.train()(batch)["ami"]
+    term = method(batch)["ami"]
     torch.manual_seed(1)
     ids, mask = batch.column("anchor")
     att1, att2 = read(method, ids, mask, AttentionMaps((0, 1), padded_queries))
@@ -398,11 +426,7 @@ REFUSED = [
     ("mlm", {"chunk_size": 8}, "method mlm reads more than embeddings: set chunk_size to 0"),
     ("micse", {"min_layer": 2, "max_layer": 2}, "max_layer must be at least 3"),
     ("micse", {"negatives": "none", "queue_size": 8}, "needs queue_size 0"),
-    (
-        "micse",
-        {"negatives": "none", "queue_size": 0, "positive_in_denominator": False},
-        "and the positive in the denom",
-    ),
+    ("micse", {"negatives": "none", "queue_size": 0, "positive_in_denominator": False}, "and the positive in the"),
     ("micse", {"ami_weight": float("inf")}, "ami_weight must be at least 0 and finite; got inf"),
     ("mlm", {"lm_head": "random"}, "lm_head 'random' is unknown: choose one of pretrained, fresh"),
     ("msse", {"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
@@ -428,19 +452,18 @@ def test_arguments_that_make_no_sense_are_refused_in_one_sentence(method, argume
     assert "\n" not in str(caught.value) and caught.value.__cause__ is caught.value.__context__ is None
 
 
-OTHERS = {  # other encoders than the backbone, by what differs
-    "NARROW": {"hidden_size": 16},
-    "SHORT": {"max_position_embeddings": 16},
-    "DEEP": {"num_hidden_layers": 4},
-    "HEADS": {"num_attention_heads": 4},
-}
 HEADLESS = "saved without an MLM head: take one that has it, or, for a backbone, set lm_head to fresh, or the weight"
-MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with one that has no MLM head
+MISFITS = [  # with a backbone of 2 layers and 32 dimensions
     ("arccse", {"pooling": "mask_prompt"}, "would mask words of the prompt"),
     ("ct", {"ami_weight": 1.0, "min_layer": 0, "max_layer": 4}, "max_layer 4 is beyond the 2 layers"),
     ("diffcse", {"pooling": "mean"}, "set pooling to cls, not mean"),
     ("diffcse", {"projection": "always"}, "set projection to bn_mlp, train_only or none"),
     ("diffcse", {"generator": "NOTHING"}, "^generator '.*nothing' is neither an existing folder"),
+    ("diffcse", {"generator": "HEADLESS"}, "generator '.*headless' was saved without an MLM head"),
+    ("diffcse", {"generator": "ROBERTA"}, "has another vocabulary than the backbone .* in common;"),
+    ("diffcse", {"generator": "WORDS"}, "has another vocabulary .*; weights for 96 and"),
+    ("diffcse", {"generator": "SHORT"}, "takes 16 tokens, the backbone 64"),
+    ("diffcse", {"generator": "HALF"}, "generator '.*half': it lacks 16 of its weights"),
     ("distill", {"teacher": "NOTHING"}, "^teacher '.*nothing' is neither an existing folder"),
     ("distill", {}, "^teacher '' is neither an existing folder"),
     ("distill", {"teacher": "NARROW"}, "have 16 dimensions, those of the backbone 32"),
@@ -448,7 +471,10 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("tncse", {"second_backbone": "NARROW"}, "vectors of different length cannot be added"),
     ("tncse", {"second_backbone": "SHORT"}, "another longest text"),
     ("tncse", {"second_backbone": "ROBERTA"}, "another tokenizer"),
+    ("tncse", {"second_backbone": "PROJECTED"}, "was saved with a projection"),
+    ("tncse", {"backbone": "PROJECTED"}, "saved with a projection does not fit"),
     ("tncse", {"pooler_from": "NARROW"}, "16 dimensions, backbone 32"),
+    ("tncse", {"pooler_from": "PROJECTED"}, "saved without a pooler"),
     ("tncse", {"layer_norms_removed": 3}, "LayerNorms of 3 layers cannot be removed: this backbone has 2 layers"),
     ("tncse", {"second_backbone": "NOTHING"}, "^second_backbone '.*nothing' is neither an existing folder"),
     ("jtcse", {"second_backbone": "DEEP", "cross_attention_layers": 2}, "second_backbone has 4 layers, backbone 2"),
@@ -462,29 +488,62 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions; the last ones with
     ("mlm", {"augmentation": "word_deletion(0.2)"}, r"with augmentation 'word_deletion\(0.2\)' holds anchor, positive"),
     ("sscl", {"negative_layers": 2}, "negative_layers must be below the backbone's 2 layers, not 2"),
     ("prompt", {}, "set pooling to mask_prompt, not cls"),
+    ("prompt", {"backbone": "PROJECTED", "pooling": "mask_prompt"}, "saved with a projection does not fit"),
     ("prompt", {"pooling": "mask_prompt", "second_prompt": "[X] means [MASK] ."}, "must have 4 tokens before"),
     ("prompt", {"pooling": "mask_prompt", "second_prompt": 'This sentence of " [X] "'}, "behind it those of the first"),
     ("sscl", {"pooling": "first_last_mean", "negative_layers": 1}, "sscl pools single layers: choose cls, mean or"),
     ("three_r(simcse)", {"exemplars": 65}, "exemplars 65: the pool holds 64 sentences"),
     ("three_r(simcse)", {"pool": "NOTHING"}, "nothing does not exist"),
     ("three_r(simcse)", {"words": "NOTHING"}, "nothing does not exist"),  # although it is not read
-    ("infocse", {"head": "top_layers"}, HEADLESS),
-    ("mlm", {}, HEADLESS),
-    ("msse", {}, HEADLESS),
-    ("simcse", {"mlm_weight": 0.1}, HEADLESS),
+    ("msse", {"backbone": "PROJECTED"}, "before any projection"),
+    ("infocse", {"backbone": "HEADLESS", "head": "top_layers"}, HEADLESS),
+    ("mlm", {"backbone": "HEADLESS"}, HEADLESS),
+    ("msse", {"backbone": "HEADLESS"}, HEADLESS),
+    ("simcse", {"backbone": "HEADLESS", "mlm_weight": 0.1}, HEADLESS),
 ]
+
+
+@pytest.fixture
+def other(tiny_bert, roberta, lively, variant, tmp_path):
+    """Function (value) -> folder of another encoder than the backbone, where the value names one; else the value."""
+
+    def half(target):
+        weights = {name: w for name, w in load_file(tiny_bert / "model.safetensors").items() if "layer.1." not in name}
+        shutil.copytree(tiny_bert, target)
+        save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+        return str(target)
+
+    def projected(target):
+        SentenceEncoder.from_pretrained(tiny_bert, projection=projection_head(32)).save(target)
+        return str(target)
+
+    makers = {
+        "NOTHING": str,
+        "HALF": half,
+        "PROJECTED": projected,
+        "ROBERTA": lambda target: roberta,
+        "WORDS": lambda target: lively("bert", vocab_size=96),
+        "SHORT": lambda target: lively("bert", max_position_embeddings=16),
+        "HEADLESS": lambda target: variant(tiny_bert, target),
+        "NARROW": lambda target: variant(tiny_bert, target, hidden_size=16),
+        "DEEP": lambda target: variant(tiny_bert, target, num_hidden_layers=4),
+        "HEADS": lambda target: variant(tiny_bert, target, num_attention_heads=4),
+    }
+    return lambda value: makers[value](tmp_path / value.lower()) if value in makers else value
 
 
 @pytest.mark.parametrize(("method", "changes", "words"), MISFITS)
 def test_what_does_not_fit_the_backbone_is_refused_before_training(
-    tiny_bert, tiny_roberta, corpus_file, tmp_path, variant, method, changes, words
+    tiny_bert, corpus_file, other, method, changes, words
 ):
-    backbone = variant(tiny_bert, tmp_path / "headless") if "MLM head" in words else str(tiny_bert)
-    folders = {"NOTHING": str(tmp_path / "nothing"), "ROBERTA": str(tiny_roberta)}
-    for name in {*map(str, changes.values())} & {*OTHERS}:
-        folders[name] = str(variant(tiny_bert, tmp_path / name, **OTHERS[name]))
-    given = {"backbone": backbone, "corpus": str(corpus_file), "method": method, "batch_size": 16, "max_length": 16}
-    config = RunConfig.from_parameters(given | {name: folders.get(value, value) for name, value in changes.items()})
+    given = {
+        "backbone": str(tiny_bert),
+        "corpus": str(corpus_file),
+        "method": method,
+        "batch_size": 16,
+        "max_length": 16,
+    }
+    config = RunConfig.from_parameters(given | {name: other(value) for name, value in changes.items()})
     with pytest.raises((ConfigError, DataError, EncoderError), match=words):
         runs.preflight(config)
 
@@ -543,7 +602,6 @@ def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, nam
     """A tensor made without a device would be on `meta` here, and fail beside those on the CPU."""
     config = configure(tiny_bert, second, name)
     method, tokens = prepare(config, sentences)
-    method.train()
     optimizer = torch.optim.AdamW(method.parameter_groups(config), lr=1e-3, fused=True)
     with torch.device("meta"):
         for rows in (np.arange(16), np.arange(16, 32)):  # the second step reads what the first one left

@@ -1,24 +1,19 @@
-"""ESimCSE: what is repeated, the queue's negatives, how the momentum encoder starts."""
+"""ESimCSE: what is repeated, how the momentum encoder starts; its queue: test_micse."""
 
-from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from lib.data import Batch
-from lib.losses import info_nce
 from lib.methods.esimcse import repeat_tokens
-from tests.methods.conftest import build as build_method
-
-build = partial(build_method, "esimcse")
+from tests.methods.conftest import build, rows
 
 
-def rows(*counts):
-    """A batch of rows 1 (special), 10 11 12 ..., 2 (special), 0 (padding) with so many tokens in all."""
-    ids = torch.tensor([[1, *range(10, 8 + n), 2] + [0] * (max(counts) - n) for n in counts])
-    return Batch(ids[:, None], (ids != 0).long()[:, None], ("anchor",))
+def of(*counts):
+    """A batch of texts with so many tokens, special ones included."""
+    ids, mask = rows([n - 2 for n in counts])
+    return Batch(ids[:, None], mask[:, None], ("anchor",))
 
 
 def encoder(longest):
@@ -30,7 +25,7 @@ def encoder(longest):
 @pytest.mark.parametrize("longest", [64, 33])
 def test_some_inner_tokens_are_doubled_in_place(rate, longest):
     counts, seen = (2, 3, 6, 7, 12, 25, 32), {}
-    batch = rows(*counts)
+    batch = of(*counts)
     torch.manual_seed(0)
     for _ in range(200):
         changed = repeat_tokens(batch, rate, encoder(longest))
@@ -53,7 +48,7 @@ def doubled(row):
 
 def test_every_inner_token_and_every_number_of_them_is_drawn_equally_often():
     torch.manual_seed(0)
-    positives = repeat_tokens(rows(*[12] * 6000), 0.32, encoder(64)).input_ids[:, 1].tolist()
+    positives = repeat_tokens(of(*[12] * 6000), 0.32, encoder(64)).input_ids[:, 1].tolist()
     sets = [doubled(row) for row in positives]  # none, one or two of ten
     shares = torch.tensor([sum(len(one) == k for one in sets) for k in range(3)]) / 6000
     torch.testing.assert_close(shares, torch.full((3,), 1 / 3), atol=0.03, rtol=0)  # five deviations
@@ -62,13 +57,9 @@ def test_every_inner_token_and_every_number_of_them_is_drawn_equally_often():
 
 
 def test_only_the_positive_of_a_triple_changes():
-    one = rows(32, 20)
-    three = replace(
-        one,
-        input_ids=one.input_ids.repeat(1, 3, 1),
-        attention_mask=one.attention_mask.repeat(1, 3, 1),
-        roles=("anchor", "positive", "hard_negative"),
-    )
+    one = of(32, 20)
+    columns = (x.repeat(1, 3, 1) for x in (one.input_ids, one.attention_mask))
+    three = Batch(*columns, ("anchor", "positive", "hard_negative"))
     torch.manual_seed(1)
     changed = repeat_tokens(three, 0.32, encoder(64))
     longer = changed.attention_mask.sum(2) - three.attention_mask.sum(2)
@@ -76,34 +67,10 @@ def test_only_the_positive_of_a_triple_changes():
     assert torch.equal(changed.input_ids[:, 0], changed.input_ids[:, 2])
 
 
-@pytest.mark.parametrize("projection", ["train_only", "none", "always"])
-def test_the_queue_holds_the_slow_vectors_of_the_anchors_of_earlier_steps(
-    tiny_bert, sentences, batch, shake, projection
-):
-    method = build(tiny_bert, queue_size=10, momentum=0.9, projection=projection, dropout=0.1)
-    slow, kept = {k: v.clone() for k, v in method.encoder.state_dict().items()}, torch.zeros(0, 32)
-    for step in range(4):
-        inputs = batch(method, sentences[4 * step : 4 * step + 4])
-        views = method.project(method.embed(inputs))
-        z = views.by_role()
-        found = method.loss(views, inputs)["info_nce"]
-        torch.testing.assert_close(found, info_nce(z["anchor"], z["positive"], queue=kept), rtol=1e-4, atol=1e-5)
-        shake(method.encoder)
-        method.after_step()
-        fast = {k: v.clone() for k, v in method.encoder.state_dict().items()}
-        slow = {k: 0.9 * v + 0.1 * fast[k] if v.is_floating_point() else v for k, v in slow.items()}
-        method.encoder.load_state_dict(slow)
-        with torch.no_grad():
-            z = method.encoder.eval()(*inputs.column("anchor"))
-            kept = torch.cat([kept, z if method.training_head is None else method.training_head(z)])[-10:]
-        method.encoder.train().load_state_dict(fast)
-    assert len(method.queue.negatives()) == 10
-
-
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 def test_the_momentum_encoder_starts_from_the_weights_or_from_new_ones(backbone, request):
     folder = request.getfixturevalue(backbone)
-    same, other = (build(folder, momentum_start=start) for start in ("pretrained", "random"))
+    same, other = (build("esimcse", folder, momentum_start=start) for start in ("pretrained", "random"))
     for method, equal in ((same, True), (other, False)):
         slow, fast = method.queue.encoder.backbone, method.encoder.backbone
         weights = zip(slow.parameters(), fast.parameters(), strict=True)

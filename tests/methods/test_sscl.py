@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from lib.losses import info_nce
-from tests.methods.conftest import build
+from tests.methods.conftest import build, run
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
@@ -39,8 +39,8 @@ def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(bert, sentence
     method = build("sscl", bert, negative_layers=1, hard_negative_weight=2.0, mlm_weight=0.5)
     method.masked_lm = lambda batch: torch.tensor(3.0)
     inputs = batch(method, sentences[:6], sentences[6:12], sentences[12:18], roles=roles)
-    views = method.project(method.embed(inputs))
-    z, terms = views.by_role(), method.loss(views, inputs)
+    views, terms = run(method, inputs)
+    z = views.by_role()
     below = views.embeddings["layer -2"][:, :2].flatten(0, 1)
     how = {"temperature": 0.05, "hard_negatives": z["hard_negative"], "hard_negative_weight": 2.0}
     torch.testing.assert_close(terms["info_nce"], info_nce(z["anchor"], z["positive"], **how) / 2)

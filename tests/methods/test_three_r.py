@@ -8,9 +8,9 @@ import torch
 
 from lib import paths, runs
 from lib.batch.parameters import declared
-from lib.data import Corpus, tokenize_corpus
 from lib.data.exemplars import load_pool
 from lib.losses import deviations, info_nce
+from tests.methods.conftest import tokenized
 from tests.methods.test_contract import ARGUMENTS, configure, prepare, train
 
 REFUSED = {"distill", "mlm"}
@@ -72,23 +72,18 @@ def reduced_at_the_median(method, sigma):
 
 
 def pool_vector(method, encoder):
-    return (
-        sum(torch.from_numpy(encoder.encode([text], any_words=True))[0] for text in method.drawn())
-        / method.arguments.exemplars
-    )
+    return torch.from_numpy(encoder.encode(list(method.drawn()), any_words=True)).mean(0)
 
 
 def test_the_reduction_by_hand_with_hard_negatives_by_the_anchors_dimensions(tiny_bert, second, sentences):
     config = wrapped(tiny_bert, second, exemplars=4).replace(dropout=0.0, projection="none", mlm_weight=0.0)
     method, _ = prepare(config, sentences)
-    triples = Corpus("toy", (tuple(sentences[:8]), tuple(sentences[8:16]), tuple(sentences[16:24])))
-    batch = tokenize_corpus(triples, method.encoder, max_length=16).batch(np.arange(8))
+    batch = tokenized(method, sentences[:8], sentences[8:16], sentences[16:24]).batch(np.arange(8))
     h, positive, negative = (method.encoder(*batch.column(role)) for role in ("anchor", "positive", "hard_negative"))
     drawn, hbar, sigma = method.drawn(), pool_vector(method, method.encoder), deviations(h)
     assert len(set(drawn)) == 4 and set(drawn) < set(load_pool())
     c = reduced_at_the_median(method, sigma)
     z, z_positive, z_negative = (by_hand(x, hbar, sigma, c) for x in (h, positive, negative))
-    method.train()
     expected = info_nce(z, z_positive, hard_negatives=z_negative)
     torch.testing.assert_close(method(batch)["info_nce"], expected, rtol=1e-4, atol=1e-5)
     assert 0.3 < method.logged()["redundant"] < 0.7 and method.logged()["threshold"] == pytest.approx(c)
@@ -99,7 +94,6 @@ def test_the_reduction_by_hand_with_hard_negatives_by_the_anchors_dimensions(tin
 
 def test_a_queue_is_reduced_like_the_embeddings_and_without_gradient(tiny_bert, second, sentences):
     method, tokens = prepare(wrapped(tiny_bert, second, "micse").replace(dropout=0.0), sentences)
-    method.train()
     views = method.inner.embed(tokens.batch(np.arange(8)))
     queue = torch.randn(5, method.encoder.dimension, generator=torch.Generator().manual_seed(0))
     head = method.inner.training_head
@@ -116,7 +110,6 @@ def test_a_queue_is_reduced_like_the_embeddings_and_without_gradient(tiny_bert, 
 
 def test_each_of_two_encoders_has_its_own_pool_vector_and_dimensions(tiny_bert, second, sentences):
     method, tokens = prepare(wrapped(tiny_bert, second, "tncse").replace(dropout=0.0), sentences)
-    method.train()
     views = method.inner.embed(tokens.batch(np.arange(8)))
     sigmas = {name: deviations(h[:, 0]) for name, h in views.embeddings.items()}
     c = reduced_at_the_median(method, torch.cat(list(sigmas.values())))
@@ -132,7 +125,6 @@ def test_each_of_two_encoders_has_its_own_pool_vector_and_dimensions(tiny_bert, 
 
 def test_a_batch_of_one_sentence_has_no_deviations_and_stays_as_it_is(tiny_bert, second, sentences):
     method, tokens = prepare(wrapped(tiny_bert, second, threshold=0.9), sentences)
-    method.train()
     one = method.inner.embed(tokens.batch(np.arange(1)))
     assert torch.equal(method.reduce(one).embeddings["encoder"], one.embeddings["encoder"])
     method.arguments = replace(method.arguments, dimensions="all")
@@ -149,12 +141,10 @@ def test_the_threshold_learns_with_its_own_rate_and_the_encoder_through_the_pool
     assert (steps != 0).all() and np.abs(steps).max() < 0.011
     fixed = train(config.replace(threshold_rate=0.0), sentences)["history"]
     assert fixed["threshold"] == [0.5] * 3
-    one, other = (
-        train(config.replace(threshold=1.0, threshold_rate=0.0, redundant_gradient=g, dropout=0.0), sentences)
-        for g in (True, False)
-    )
-    assert one["history"]["loss"][0] == pytest.approx(other["history"]["loss"][0], rel=1e-5)
-    assert one["history"]["gradient_norm"][0] != other["history"]["gradient_norm"][0]
+    config = config.replace(threshold=1.0, threshold_rate=0.0, dropout=0.0)
+    one, other = (train(config.replace(redundant_gradient=g), sentences)["history"] for g in (True, False))
+    assert one["loss"][0] == pytest.approx(other["loss"][0], rel=1e-5)
+    assert one["gradient_norm"][0] != other["gradient_norm"][0]
 
 
 PARAMETERS = declared(paths.root() / "notebooks/6_three_r.ipynb")[1]
@@ -171,8 +161,7 @@ def words(tmp_path):
 @pytest.mark.parametrize("changes", [*VARIANTS, {"relaxation": "soft", "deviation_gradient": True}], ids=str)
 def test_every_variant_trains(tiny_bert, second, corpus_file, words, changes):
     config = wrapped(tiny_bert, second, threshold=0.7, words=words, **changes)
-    config = config.replace(corpus=str(corpus_file), dev_task="demo")
-    done = runs.run(config)
+    done = runs.run(config.replace(corpus=str(corpus_file), dev_task="demo"))
     assert np.isfinite(done.history.loss.dropna()).all()
 
 
@@ -180,7 +169,6 @@ def test_the_deviations_of_words_are_taken_once(tiny_bert, second, sentences, wo
     config = wrapped(tiny_bert, second, dimensions="words", words=words).replace(dropout=0.0)
     method, tokens = prepare(config, sentences)
     expected = deviations(torch.from_numpy(method.encoder.encode(["the", "dog", "house"])))
-    method.train()
     method(tokens.batch(np.arange(8)))
     torch.testing.assert_close(method.deviation_encoder, expected, rtol=1e-4, atol=1e-5)
     method.encoder.backbone.embeddings.word_embeddings.weight.data.mul_(2)
