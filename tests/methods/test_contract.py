@@ -342,13 +342,14 @@ def read_twins(method, ids, mask, maps):
 
 @pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("padded_queries", [True, False])
-@pytest.mark.parametrize("slicing, factor", [("layer_parity", True), ("head_pairs", False)])
+@pytest.mark.parametrize(("slicing", "factor", "layers"), [("layer_parity", True, (0, 1)), ("head_pairs", False, (1,))])
 @pytest.mark.parametrize(("name", "read"), [("micse", read_copies), ("mirror_bert", read_copies), ("ct", read_twins)])
 def test_the_attention_term_is_the_loss_of_both_views(
-    backbone, padded_queries, slicing, factor, name, read, request, sentences
+    backbone, padded_queries, slicing, factor, layers, name, read, request, sentences
 ):
     options = {"slicing": slicing, "valid_fraction_factor": factor}
-    changes = AMI | options | {"ami_weight": 0.5, "ami_samples": 20, "padded_queries": padded_queries}
+    changes = {"ami_weight": 0.5, "ami_samples": 20, "min_layer": layers[0], "max_layer": layers[-1] + 1}
+    changes |= options | {"padded_queries": padded_queries}
     config = RunConfig(backbone=str(request.getfixturevalue(backbone)), method=name, max_length=16)
     method, tokens = prepare(config.replace(**changes), sentences)
     batch = tokens.batch(np.arange(6))
@@ -356,7 +357,7 @@ def test_the_attention_term_is_the_loss_of_both_views(
     term = method(batch)["ami"]
     torch.manual_seed(1)
     ids, mask = batch.column("anchor")
-    att1, att2 = read(method, ids, mask, AttentionMaps((0, 1), padded_queries))
+    att1, att2 = read(method, ids, mask, AttentionMaps(layers, padded_queries))
     tokens = mask.bool()
     valid = tokens[:, None, :] & (tokens[:, :, None] | padded_queries)
     expected = attention_mutual_information(att1, att2, valid=valid, samples=20, **options)
