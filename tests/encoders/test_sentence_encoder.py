@@ -29,8 +29,7 @@ def edited(tiny_bert, tmp_path):
     def edit(name, values):
         folder = shutil.copytree(tiny_bert, tmp_path / "edited", dirs_exist_ok=True)
         path = folder / name
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        path.write_text(json.dumps(before | values))
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | values))
         return folder
 
     return edit
@@ -115,9 +114,6 @@ def test_attention_is_float32_in_every_training_precision(tiny_bert, sentences):
     torch.testing.assert_close(probabilities[1], probabilities[0], atol=0.01, rtol=0)
 
 
-# -- fingerprint ----------------------------------------------------------------------------------------------
-
-
 def test_the_fingerprint_is_the_same_wherever_the_encoder_lies(tiny_bert, tmp_path, hub):
     moved = shutil.copytree(tiny_bert, tmp_path / "moved")
     sources = (tiny_bert, moved, hub(tiny_bert, "some/bert"))
@@ -148,9 +144,6 @@ def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, ed
     found = [load(tiny_bert, **given).fingerprint() for given in ({}, *options)]
     found += [load(edited("config.json", config)).fingerprint() for config in configs]
     assert len({*found}) == 8
-
-
-# -- what is refused ------------------------------------------------------------------------------------------
 
 
 def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):

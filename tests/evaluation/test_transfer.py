@@ -1,28 +1,25 @@
 """The transfer protocol on a few easy lines per task: folds, settings, rows."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from lib.data import transfer as data
 from lib.evaluation import RESULT_COLUMNS, evaluate_transfer, transfer
 from lib.evaluation.logistic_regression import Setting, fit_classifiers
 
 
-def test_pair_features() -> None:
+def test_pair_features():
     u, v = np.array([[1.0, -2.0]]), np.array([[3.0, 4.0]])
     np.testing.assert_array_equal(transfer.pair_features(u, v), [[2.0, 6.0, 3.0, -8.0]])
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_dir(tmp_path, monkeypatch):
     """CR, SST2, TREC and MRPC with a few easy lines each: the class word is in the text, among noise."""
     generator = np.random.default_rng(0)
 
-    def text(word: str) -> str:
+    def text(word):
         return " ".join(["w" + str(n) for n in generator.integers(0, 30, size=3)] + [word])
 
     trec = [f"{name}:x {text(name.lower())}" for name in data.TREC_CLASSES for _ in range(12)]
@@ -50,11 +47,10 @@ def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class BagOfWords:
     """Every word has its own random direction; counts calls."""
 
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-        self.words: dict[str, np.ndarray] = {}
+    def __init__(self):
+        self.calls, self.words = [], {}
 
-    def __call__(self, texts: list[str]) -> np.ndarray:
+    def __call__(self, texts):
         self.calls.append(texts)
         for word in sorted({word for text in texts for word in text.split()}):
             seed = int.from_bytes(word.encode(), "little")
@@ -65,11 +61,11 @@ class BagOfWords:
 TASKS = ("CR", "SST2", "TREC", "MRPC")
 
 
-def test_rows_and_determinism(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_determinism(data_dir, monkeypatch):
     """As the papers' tables: ten folds of 0.9 of the rows in each of ten, four penalties, a refit; but in few passes."""
     fits = []
 
-    def quick(*arguments: torch.Tensor, setting: Setting, seed: int):
+    def quick(*arguments, setting, seed):
         fits.append((len(arguments[4]), setting, seed))
         return fit_classifiers(*arguments, setting=Setting(3e-2, 8, tenacity=1, passes_per_evaluation=1), seed=seed)
 
@@ -89,7 +85,7 @@ def test_rows_and_determinism(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -
     assert evaluate_transfer(BagOfWords(), *tasks[3]).equals(frame[6:].reset_index(drop=True))
 
 
-def test_rejects(data_dir: Path) -> None:
+def test_rejects(data_dir):
     splits = data.load_transfer(data_dir, "CR")
     with pytest.raises(ValueError, match="non-finite"):
         evaluate_transfer(lambda texts: np.full((len(texts), 2), np.nan), "CR", splits)
