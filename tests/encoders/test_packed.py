@@ -14,26 +14,25 @@ def case(request, sentences):
     return encoder.backbone, inputs["input_ids"], inputs["attention_mask"]
 
 
+def gradients(values, parameters):
+    """Of a sum to which every place of the last dimension adds in its own way."""
+    weighted = values * torch.linspace(-1, 1, values.size(-1))
+    options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+    return torch.autograd.grad(weighted.pow(2).sum(), list(parameters), **options)
+
+
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("first_only", [True, False])
 def test_values_and_gradients_equal_the_backbones_own(case, padded, first_only):
     backbone, ids, mask = case
     if not padded:
         ids, mask = ids[:, :4], mask[:, :4]
-    kept = mask.bool()[..., None] & (torch.arange(ids.size(1))[None, :, None] < (1 if first_only else ids.size(1)))
-    results, expected = [], []
-    for out, gradients in (
-        (packed.last_hidden(backbone, ids, mask, first_only=first_only), results),
-        (backbone(input_ids=ids, attention_mask=mask).last_hidden_state, expected),
-    ):
-        values = out * kept[:, : out.size(1)]
-        weights = torch.linspace(-1, 1, values.size(-1))
-        (values * weights).pow(2).sum().backward()
-        gradients += [values[:, :1] if first_only else values]
-        gradients += [p.grad.clone() if p.grad is not None else torch.zeros(1) for p in backbone.parameters()]
-        backbone.zero_grad()
-    for a, b in zip(results, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+    found = packed.last_hidden(backbone, ids, mask, first_only=first_only)
+    expected = backbone(input_ids=ids, attention_mask=mask).last_hidden_state * mask[..., None]
+    expected = expected[:, :1] if first_only else expected
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)
+    both = (gradients(values, backbone.parameters()) for values in (found, expected))
+    torch.testing.assert_close(*both, rtol=1e-4, atol=2e-5)
 
 
 def test_no_linear_layer_sees_padding_and_the_last_one_sees_first_tokens_only(case):
@@ -83,15 +82,12 @@ def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, 
     if not padded_queries:
         expected = expected * mask[None, :, None, :, None]
     torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
-    weights = torch.linspace(-1, 1, ids.size(1))
-    gradients = []
+    both = []
     for model, attention in ((backbone, probabilities), (peer, expected)):
-        (attention * weights).pow(2).sum().backward()
-        attentions = [model.encoder.layer[layer].attention.self for layer in layers]
-        gradients.append([linear.weight.grad for a in attentions for linear in (a.query, a.key)])
-    for a, b in zip(*gradients, strict=True):
-        assert a.any()
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+        read = [model.encoder.layer[layer].attention.self for layer in layers]
+        both.append(gradients(attention, [weight for a in read for weight in (a.query.weight, a.key.weight)]))
+    assert all(gradient.any() for gradient in both[0])
+    torch.testing.assert_close(*both, rtol=1e-4, atol=1e-6)
 
 
 def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
@@ -146,11 +142,6 @@ def test_only_wanted_tokens_leave_the_last_layer(tiny_bert, sentences):
         assert some.shape == (int(wanted.keep.sum()), 32)
         expected = whole[wanted.keep[tokens.keep]]
         torch.testing.assert_close(some, expected, rtol=1e-4, atol=1e-5)
-        if not share:
-            continue
-        weights, parameters = torch.linspace(-1, 1, 32), list(layers.parameters())
-        gradients = [
-            torch.autograd.grad((x * weights).pow(2).sum(), parameters, retain_graph=True) for x in (some, expected)
-        ]
-        for a, b in zip(*gradients, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+        if share:
+            both = (gradients(x, layers.parameters()) for x in (some, expected))
+            torch.testing.assert_close(*both, rtol=1e-3, atol=1e-4)
