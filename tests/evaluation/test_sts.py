@@ -69,9 +69,8 @@ def test_one_pair_of_a_task():
         "other": Subset(("e",), ("f",), np.array([5.0])),
     }
     vectors = {"b": [1.0, 0.0], "d": [3.0, 4.0]}
-    rows = evaluate_pair(
-        lambda texts: np.array([vectors[text] for text in texts]), STSTask("T", "test", "p", subsets), "one", 2
-    )
+    pairs = STSTask("T", "test", "p", subsets)
+    rows = evaluate_pair(lambda texts: np.array([vectors[text] for text in texts]), pairs, "one", 2)
     assert rows.set_index("metric").value.to_dict() == {"cosine": pytest.approx(60.0), "gold": pytest.approx(56.0)}
     assert set(rows.task) == {"T, one, 2"}
 
