@@ -19,8 +19,7 @@ def task(name="STS12", sizes=(30, 10), seed=0):
     random = np.random.default_rng(seed)
     subsets = {}
     for i, n in enumerate(sizes):
-        first = tuple(f"{name} {i} {j} a" for j in range(n))
-        second = tuple(f"{name} {i} {j} b" for j in range(n))
+        first, second = (tuple(f"{name} {i} {j} {side}" for j in range(n)) for side in "ab")
         subsets[str(i)] = Subset(first, second, random.integers(0, 6, n).astype(float))
     return STSTask(name, "test", "SentEval", subsets)
 
