@@ -159,13 +159,10 @@ def test_every_claim_has_its_verdict_and_known_ones_are_as_known(verdicts):
     assert list(verdicts) == claims.COLUMNS and set(verdicts.id) == {one.id for one in claims.load()}
     assert not verdicts.duplicated(["id", "part", "backbone"]).any() and set(verdicts.verdict) <= {*results.VERDICTS}
     assert (verdicts.gain.isna() == (verdicts.verdict == "not measured")).all()
-    parts = verdicts.groupby("id").apply(
-        lambda part: dict(zip(part.part, part.verdict, strict=True)), include_groups=False
-    )
-    for name, verdict in {
-        "jtcse-joint": "holds", "micse-no-negatives": "open", "infocse-retrieval": "holds on one encoder",
-        "jtcse-distilled": "contradicted", "jtcse-cross-attention": "no gain worth having", "infocse-lambda": "one run",
-    }.items():  # fmt: skip
+    parts = {name: dict(zip(rows.part, rows.verdict, strict=True)) for name, rows in verdicts.groupby("id")}
+    known = {"holds": "jtcse-joint", "open": "micse-no-negatives", "holds on one encoder": "infocse-retrieval"}
+    known |= {"contradicted": "jtcse-distilled", "no gain worth having": "jtcse-cross-attention"}
+    for verdict, name in (known | {"one run": "infocse-lambda"}).items():
         assert parts[name] == {"": verdict}, name
     assert parts["msse-clusters"] == {"1,000 sentences": "open", "10,000 sentences": "open"}
     assert parts["msse-sts"]["10,000 sentences, chosen"] == "holds on one encoder"

@@ -10,6 +10,13 @@ from lib.data.files import manifest
 from lib.data.labelled import load_labelled
 
 
+class Encoder:
+    """Gives what a function makes of the texts."""
+
+    def __init__(self, encode):
+        self.encode = encode
+
+
 @pytest.mark.parametrize("kind", ["tsne", "umap"])
 def test_a_map_keeps_the_groups_and_a_shuffled_one_does_not(kind):
     groups = np.arange(120) % 6
@@ -42,16 +49,10 @@ def test_the_map_of_an_encoder_that_knows_the_labels_and_of_one_that_does_not():
 
 
 def test_points_and_quality_of_a_map_are_rows_to_publish():
-    class Encoder:
-        asked = 0
-
-        def encode(self, texts):
-            self.asked += 1
-            return np.random.default_rng(0).normal(size=(len(texts), 8))
-
-    encoder = Encoder()
+    asked = []
+    encoder = Encoder(lambda texts: asked.append(texts) or np.random.default_rng(0).normal(size=(len(texts), 8)))
     points, quality = (what(encoder) for what in labelled_map(None, "demo", "tsne"))
-    assert encoder.asked == 1 and len(points) == points.item.nunique() == min(DRAWN, 600)
+    assert len(asked) == 1 and len(points) == points.item.nunique() == min(DRAWN, 600)
     assert list(points) == ["metric", "item", "label", "cluster", "x", "y"]
     values = quality.set_index("metric").value
     assert 0 < values.trustworthiness <= 1 < values.v_measure < 100 and set(quality.protocol) == {"tsne map"}
@@ -61,16 +62,8 @@ def test_maps_with_a_common_start_lie_alike_where_the_vectors_do_not():
     task, random = load_labelled(None, "demo"), np.random.default_rng(0)
     groups = np.unique(task.labels, return_inverse=True)[1]
     vectors = dict(zip(task.texts, np.eye(20)[groups] + 0.05 * random.normal(size=(len(task), 20)), strict=True))
-
-    class Encoder:
-        def __init__(self, flip):
-            self.flip = flip
-
-        def encode(self, texts):
-            return self.flip * np.stack([vectors[text] for text in texts])
-
-    flipped = np.where(np.arange(20) % 2, 1, -1)  # the same cosines, other components
-    first, other = Encoder(np.ones(20)), Encoder(flipped)
+    signs = np.where(np.arange(20) % 2, 1, -1)  # the same cosines, other components
+    first, other = (Encoder(lambda texts, by=by: by * np.stack([vectors[text] for text in texts])) for by in (1, signs))
     points, quality = common_map(None, "demo", first, size=200)
     one, two = points(first), points(other)
     assert list(one) == ["metric", "group", "item", "label", "cluster", "x", "y"] and len(one) == 200

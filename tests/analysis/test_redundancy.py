@@ -62,9 +62,6 @@ def test_smoothness_is_that_of_the_loop_over_layers_and_pairs_of_tokens(tiny_ber
     for text in sentences[:7]:
         inputs = encoder.tokenizer(text, return_tensors="pt")
         layers = encoder.backbone(**inputs, output_hidden_states=True).hidden_states
-        row = []
-        for layer in layers:
-            row.append(mean_cosine(layer[0].detach().numpy()))
-        expected.append(row)
+        expected.append([mean_cosine(layer[0].detach().numpy()) for layer in layers])
     assert set(frame.metric) == {"token cosine"}
     np.testing.assert_allclose(frame.value, np.mean(expected, axis=0), atol=1e-5)

@@ -7,7 +7,7 @@ from lib.checks import ConfigError
 from lib.data import Corpus, augment
 
 SENTENCE = "one two three four five"
-EDITS = ("crop", "word_deletion", "delete_one_word", "word_repetition", "shuffle")
+NAMES = ("crop(0.9)", "word_deletion(0.9)", "delete_one_word", "word_repetition(0.9)", "shuffle")
 
 
 class Drawn:
@@ -43,11 +43,11 @@ def test_edits_by_hand(name, rate, values, asked, view):
     assert random.asked == asked and not random.values
 
 
-@pytest.mark.parametrize("name", EDITS)
+@pytest.mark.parametrize("name", NAMES)
 def test_short_sentences_keep_a_word(name):
-    random = np.random.default_rng(0)
-    assert augment.augment("word", name, 0.9, random) == "word" and augment.augment("", name, 0.9, random) == ""
-    assert all(augment.augment("two words", name, 0.9, random).split() for _ in range(50))
+    how = (*augment.parse(name), np.random.default_rng(0))
+    assert augment.augment("word", *how) == "word" and augment.augment("", *how) == ""
+    assert all(augment.augment("two words", *how).split() for _ in range(50))
 
 
 @pytest.mark.parametrize("name", ["", "crop", "crop(1)", "crop(0.1) ", "shuffle(0.1)", "synonyms"])
@@ -56,18 +56,15 @@ def test_other_names_are_refused(name):
         augment.parse(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["crop(0.3)", "word_deletion(0.2)", "delete_one_word", "word_repetition(0.2)", "shuffle"]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_corpus_becomes_anchors_and_positives_and_repeats_for_a_seed(sentences, name):
     corpus = Corpus("x", (tuple(sentences),))
     pairs = augment.augment_corpus(corpus, name, 3)
     assert pairs.roles == augment.roles(corpus, name) == ("anchor", "positive") and pairs.name == f"x, {name}"
     assert pairs == augment.augment_corpus(corpus, name, 3)
     assert pairs.columns != augment.augment_corpus(corpus, name, 4).columns
-    edit, rate = augment.parse(name)
-    random = np.random.default_rng(3)
-    views = [augment.augment(sentence, edit, rate, random) for sentence in sentences]
+    how = (*augment.parse(name), np.random.default_rng(3))
+    views = [augment.augment(sentence, *how) for sentence in sentences]
     assert pairs.columns == (tuple(sentences), tuple(views))
 
 

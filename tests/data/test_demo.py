@@ -1,7 +1,5 @@
 """The demo corpus: sentence rules and determinism."""
 
-from __future__ import annotations
-
 import pytest
 
 from lib.data import demo
@@ -74,12 +72,8 @@ def test_doc_strings_include_texts_attached_to_compiled_functions():
         'class A:\n    """Of a class."""\n    def f(self):\n        """Of a method."""\n'
         '        x = """no\ndoc string"""\n'
     )
-    assert [text.strip() for text in demo.doc_strings(source) if text] == [
-        "Of the module,\nin two lines.",
-        "Of a function.",
-        "Of a class.",
-        "Of a method.",
-    ]
+    expected = ["Of the module,\nin two lines.", "Of a function.", "Of a class.", "Of a method."]
+    assert [text.strip() for text in demo.doc_strings(source) if text] == expected
     assert list(demo.doc_strings("{{ not python }")) == []
 
 

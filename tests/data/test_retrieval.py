@@ -16,30 +16,18 @@ JUDGED = ["query-id\tcorpus-id\tscore", "1\t1\t2", "1\t3\t0"]
 
 @pytest.fixture
 def collection(tmp_path):
-    """Function (changed files) -> data_dir with a collection `toy`."""
+    """Function (file -> other lines, or None) -> data_dir with a collection `toy`."""
+    folder = tmp_path / "retrieval" / "toy"
+    (folder / "qrels").mkdir(parents=True)
 
-    def make(**changed):
-        folder = tmp_path / "retrieval" / "toy"
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
-        files = {"corpus.jsonl": [json.dumps(row) for row in DOCUMENTS], "qrels/test.tsv": JUDGED}
-        files["queries.jsonl"] = [json.dumps(row) for row in QUERIES]
-        for name, lines in (files | {k.replace("__", "/").replace("_", "."): v for k, v in changed.items()}).items():
+    def make(changed=()):
+        files = {"corpus.jsonl": map(json.dumps, DOCUMENTS), "queries.jsonl": map(json.dumps, QUERIES)}
+        for name, lines in (files | {"qrels/test.tsv": JUDGED} | dict(changed)).items():
             if lines is not None:
                 (folder / name).write_text("\n".join(lines) + "\n")
-            else:
-                (folder / name).unlink(missing_ok=True)
         return tmp_path
 
     return make
-
-
-def test_grades_with_a_point_and_blank_lines_are_taken(collection):
-    plain = load_retrieval(collection(), "toy")
-    spaced = {
-        "corpus_jsonl": [*map(json.dumps, DOCUMENTS), "", ""],
-        "qrels__test_tsv": [JUDGED[0], "1\t1\t2.0", "1\t3\t0", ""],
-    }
-    assert load_retrieval(collection(**spaced), "toy") == plain
 
 
 def test_reads_titles_texts_and_judged_queries(collection):
@@ -48,35 +36,35 @@ def test_reads_titles_texts_and_judged_queries(collection):
     assert task.documents == {"1": "Wings of a bird", "2": "", "3": "x"}
     assert task.queries == {"1": "how birds fly"} and task.relevance == {"1": {"1": 2, "3": 0}}
     assert load_retrieval(data_dir, str(data_dir / "retrieval" / "toy")) == task
+    grades_with_a_point = [JUDGED[0], "1\t1\t2.0", "1\t3\t0", ""]
+    spaced = {"corpus.jsonl": [*map(json.dumps, DOCUMENTS), "", ""], "qrels/test.tsv": grades_with_a_point}
+    assert load_retrieval(collection(spaced), "toy") == task
 
 
 @pytest.mark.parametrize(
     "changed, words",
     [
-        ({"corpus_jsonl": ['{"_id": "1", "te']}, "corpus.jsonl, line 1: expected a JSON object with _id and text"),
-        ({"queries_jsonl": ['{"_id": "1", "text": null}']}, "queries.jsonl, line 1: expected .* NoneType"),
-        ({"queries_jsonl": ['{"id": "1", "text": "x"}']}, "queries.jsonl, line 1: expected .*there is no '_id'"),
-        ({"qrels__test_tsv": [*JUDGED, "1\t1\t1.5"]}, "grade '1.5': expected ids of the texts and a whole number"),
-        ({"corpus_jsonl": ['{"_id": "1", "text": "x"}'] * 2}, "line 2: the id '1' comes twice"),
-        ({"qrels__test_tsv": None}, "test.tsv does not exist"),
-        ({"qrels__test_tsv": JUDGED[1:]}, "line 1: the header must be query-id, corpus-id, score; got 1"),
-        ({"qrels__test_tsv": JUDGED[:1]}, "holds no judgement"),
-        ({"qrels__test_tsv": [*JUDGED, "1\t77\t1"]}, "document '77'.*: expected ids of the texts"),
-        ({"qrels__test_tsv": [*JUDGED, "77\t1\t1"]}, "query '77'.*: expected ids of the texts"),
+        ({"corpus.jsonl": ['{"_id": "1", "te']}, "corpus.jsonl, line 1: expected a JSON object with _id and text"),
+        ({"queries.jsonl": ['{"_id": "1", "text": null}']}, "queries.jsonl, line 1: expected .* NoneType"),
+        ({"queries.jsonl": ['{"id": "1", "text": "x"}']}, "queries.jsonl, line 1: expected .*there is no '_id'"),
+        ({"qrels/test.tsv": [*JUDGED, "1\t1\t1.5"]}, "grade '1.5': expected ids of the texts and a whole number"),
+        ({"corpus.jsonl": ['{"_id": "1", "text": "x"}'] * 2}, "line 2: the id '1' comes twice"),
+        ({"qrels/test.tsv": None}, "test.tsv does not exist"),
+        ({"qrels/test.tsv": JUDGED[1:]}, "line 1: the header must be query-id, corpus-id, score; got 1"),
+        ({"qrels/test.tsv": JUDGED[:1]}, "holds no judgement"),
+        ({"qrels/test.tsv": [*JUDGED, "1\t77\t1"]}, "document '77'.*: expected ids of the texts"),
+        ({"qrels/test.tsv": [*JUDGED, "77\t1\t1"]}, "query '77'.*: expected ids of the texts"),
     ],
 )
 def test_what_is_wrong_is_named(collection, changed, words):
     with pytest.raises(DataError, match=words):
-        load_retrieval(collection(**changed), "toy")
+        load_retrieval(collection(changed), "toy")
 
 
 def test_the_fingerprint_is_of_texts_and_judgements(collection):
-    changes = [
-        {},
-        {"qrels__test_tsv": [*JUDGED[:2], "1\t3\t1"]},
-        {"corpus_jsonl": [json.dumps(DOCUMENTS[0] | {"text": "of a bee"}), *map(json.dumps, DOCUMENTS[1:])]},
-    ]
-    prints = [load_retrieval(collection(**change), "toy").fingerprint() for change in changes]
+    other_text = map(json.dumps, [DOCUMENTS[0] | {"text": "of a bee"}, *DOCUMENTS[1:]])
+    changes = [{}, {"qrels/test.tsv": [*JUDGED[:2], "1\t3\t1"]}, {"corpus.jsonl": other_text}]
+    prints = [load_retrieval(collection(change), "toy").fingerprint() for change in changes]
     assert len({*prints}) == 3 and load_retrieval(collection(), "toy").fingerprint() == prints[0]
 
 

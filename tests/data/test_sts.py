@@ -14,39 +14,36 @@ from lib.data.sts import STS_TASKS, file_facts
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
 
 
+STS15, BENCH = "STS/STS15-en-test", "STS/STSBenchmark"
+SICK = [f"SICK/SICK_{part}.txt" for part in ("train", "trial", "test")]
+FILES = {  # of SentEval's folder, a few lines each
+    f"{STS15}/STS.input.a.txt": "a  b\tc\nd\te\nf\tg\n",
+    f"{STS15}/STS.gs.a.txt": "1.5\n\n5\n",
+    f"{STS15}/STS.input.b.c.txt": "h\ti\nj\tk\n",
+    f"{STS15}/STS.gs.b.c.txt": "0\n2.25\n",
+    f"{BENCH}/sts-train.csv": "genre\tfile\tyear\tid\t0\ts0\tt0\n",
+    f"{BENCH}/sts-dev.csv": "genre\tfile\tyear\tid\t1\ts1\tt1\n",
+    f"{BENCH}/sts-test.csv": 'genre\tfile\tyear\tid\t2\ts2\tt2\ngenre\tfile\tyear\tid\t4.5\ts"\tt3\n',
+    **{file: f"pair_ID\tA\tB\tscore\tjudgement\n1\tA\tB\t{i}.5\tX\n" for i, file in enumerate(SICK, start=2)},
+}
+MANIFEST = {  # that expects just these
+    "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
+    "sts_tables": {
+        "STS-B": {p: [f"{BENCH}/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
+        "SICK-R": {p: [file, 1] for p, file in zip(("train", "trial", "test"), SICK, strict=True)},
+    },
+    "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in FILES.items()},
+}
+
+
 @pytest.fixture
 def data_dir(tmp_path, monkeypatch):
-    """A SentEval folder of a few lines, and a manifest that expects just these."""
-    counts = {
-        "sts": {"STS15": {"folder": "STS15-en-test", "subsets": {"a": [3, 2], "b.c": [2, 2]}}},
-        "sts_tables": {
-            "STS-B": {p: [f"STS/STSBenchmark/sts-{p}.csv", n] for p, n in (("train", 1), ("dev", 1), ("test", 2))},
-            "SICK-R": {p: [f"SICK/SICK_{p}.txt", 1] for p in ("train", "trial", "test")},
-        },
-    }
-    for kind, expected in counts.items():
+    for kind, expected in MANIFEST.items():
         monkeypatch.setitem(files.manifest(), kind, expected)
-    downstream = tmp_path / "senteval/downstream"
-    folder = downstream / "STS/STS15-en-test"
-    folder.mkdir(parents=True)
-    (folder / "STS.input.a.txt").write_text("a  b\tc\nd\te\nf\tg\n")
-    (folder / "STS.gs.a.txt").write_text("1.5\n\n5\n")
-    (folder / "STS.input.b.c.txt").write_text("h\ti\nj\tk\n")
-    (folder / "STS.gs.b.c.txt").write_text("0\n2.25\n")
-    bench = downstream / "STS/STSBenchmark"
-    bench.mkdir()
-    line = "genre\tfile\tyear\tid\t{}\ts{}\tt{}\n"
-    for i, split in enumerate(("train", "dev")):
-        (bench / f"sts-{split}.csv").write_text(line.format(i, i, i))
-    (bench / "sts-test.csv").write_text(line.format(2, 2, 2) + line.format(4.5, '"', 3))
-    (downstream / "SICK").mkdir()
-    for i, part in enumerate(("train", "trial", "test"), start=2):
-        (downstream / f"SICK/SICK_{part}.txt").write_text(
-            f"pair_ID\tA\tB\tscore\tjudgement\n1\tA {i}\tB {i}\t{i}.5\tX\n"
-        )
-    read = {str(path.relative_to(downstream)): path.read_bytes() for path in downstream.rglob("*.*") if path.is_file()}
-    known = {name: hashlib.sha256(content).hexdigest() for name, content in read.items()}
-    monkeypatch.setitem(files.manifest(), "sha256", known | {"STS/STS15-en-test/STS.gs.b.c.txt": ""})
+    for name, text in FILES.items():
+        path = tmp_path / "senteval/downstream" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return tmp_path
 
 
@@ -57,12 +54,12 @@ def test_pairs_without_gold_are_dropped_together(data_dir):
     np.testing.assert_array_equal(task.gold, [1.5, 5, 0, 2.25])
 
 
-def test_the_files_of_a_task_are_counted_and_compared_with_the_manifest(data_dir):
+def test_the_files_of_a_task_are_counted_and_compared_with_the_manifest(data_dir, monkeypatch):
+    monkeypatch.setitem(MANIFEST["sha256"], f"{STS15}/STS.gs.b.c.txt", "")
     facts = file_facts(data_dir, load_sts(data_dir, "STS15"))
     assert [facts[name] for name in ("files", "pairs", "without a score", "scored")] == [4, 5, 1, 4]
-    assert facts["not SentEval's"] == "STS/STS15-en-test/STS.gs.b.c.txt"  # whose digest the fixture does not know
-    folder = data_dir / "senteval/downstream/SICK"
-    whole = b"".join((folder / f"SICK_{part}.txt").read_bytes() for part in ("train", "trial", "test"))
+    assert facts["not SentEval's"] == f"{STS15}/STS.gs.b.c.txt"
+    whole = "".join(FILES[file] for file in SICK).encode()
     facts = file_facts(data_dir, load_sts(data_dir, "SICK-R", "all"))
     assert (facts["files"], facts["pairs"], facts["without a score"], facts["not SentEval's"]) == (3, 3, 0, "none")
     assert facts["SHA-256"] == hashlib.sha256(whole).hexdigest()
@@ -83,12 +80,12 @@ def test_splits(data_dir):
 @pytest.mark.parametrize(
     "file, content, words",
     [
-        ("STS/STS15-en-test/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
-        ("STS/STS15-en-test/STS.input.a.txt", "1\ta\tb\nd\te\nf\tg\n", r"line 1, is not in SentEval's format \('1"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
-        ("STS/STS15-en-test/STS.gs.a.txt", "1\n\n5.5\n", "line 3, is not in SentEval's format"),
-        ("STS/STSBenchmark/sts-test.csv", "", "expected 2 lines, found 0"),
-        ("STS/STSBenchmark/sts-test.csv", "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2, "line 1, is not in SentEval's format"),
+        (f"{STS15}/STS.input.a.txt", "a\tb\n", "expected 3 lines, found 1"),
+        (f"{STS15}/STS.input.a.txt", "1\ta\tb\nd\te\nf\tg\n", r"line 1, is not in SentEval's format \('1"),
+        (f"{STS15}/STS.gs.a.txt", "1\n\n\n", "expected 2 scored lines, found 1"),
+        (f"{STS15}/STS.gs.a.txt", "1\n\n5.5\n", "line 3, is not in SentEval's format"),
+        (f"{BENCH}/sts-test.csv", "", "expected 2 lines, found 0"),
+        (f"{BENCH}/sts-test.csv", "g\tf\ty\ti\t2\tmore\ts\tt\n" * 2, "line 1, is not in SentEval's format"),
         ("SICK/SICK_test.txt", None, "SICK_test.txt does not exist: .*python -m lib.data fetch"),
         ("SICK/SICK_test.txt", "header\n1\ta\tb\t6\tX\n", "line 2, is not in SentEval's format"),
     ],

@@ -1,11 +1,13 @@
-"""Tokenising once: batches against an obvious loop, roles, the cache, rows that are split."""
+"""Tokenising once: batches against the tokenizer's own, roles, the cache, rows that are split."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import torch
 
 from lib.checks import DataError
-from lib.data import Corpus, TokenizedCorpus, tokenize_corpus
+from lib.data import Corpus, tokenize_corpus
 from lib.encoders import SentenceEncoder
 
 
@@ -22,37 +24,21 @@ def cached(tmp_path):
     return sorted(path for path in (tmp_path / "cache/tokens").iterdir() if path.is_dir())
 
 
-def test_a_batch_equals_an_obvious_loop_over_its_sentences():
-    texts = [[[1, 2], [3]], [[4], [5, 6, 7]], [[8, 9, 10, 11], [12]]]  # row, column, tokens
-    flat = [tokens for row in texts for tokens in row]
-    offsets = np.cumsum([0, *map(len, flat)])
-    ids = np.array([i for tokens in flat for i in tokens], dtype=np.int32)
-    extra = {"row": np.array([0.0, 0.1, 0.2])}
-    corpus = TokenizedCorpus(ids, offsets, ("anchor", "negative"), pad_id=99, extra=extra)
-    assert len(corpus) == 3 and corpus.lengths().tolist() == [[2, 1], [1, 3], [4, 1]]
-    rows = np.array([1, 0])
-    batch = corpus.batch(rows)
-    longest = max(len(tokens) for i in rows for tokens in texts[i])
-    for n, i in enumerate(rows):
-        for column, tokens in enumerate(texts[i]):
-            padding = longest - len(tokens)
-            assert batch.input_ids[n, column].tolist() == tokens + [99] * padding
-            assert batch.attention_mask[n, column].tolist() == [1] * len(tokens) + [0] * padding
-    assert batch.input_ids.dtype == batch.attention_mask.dtype == torch.int64
-    assert len(batch) == 2 and batch.roles == ("anchor", "negative") and batch.extra["row"].tolist() == [0.1, 0.0]
-
-
-def test_tokens_padding_and_roles_are_those_of_the_tokenizer_and_the_corpus(encoder, sentences):
+def test_batches_are_padded_and_have_the_roles_and_further_columns_of_their_rows(tiny_roberta, sentences):
+    """In the order asked for, to the longest of them, with the tokenizer's id (RoBERTa's is not 0)."""
+    encoder, rows = SentenceEncoder.from_pretrained(tiny_roberta), np.array([3, 5, 0])
     roles = ("anchor", "negative", "positive", "hard_negative")
     texts = tuple(tuple(sentences[i : i + 50]) for i in range(0, 200, 50))
-    rows = np.array([3, 49, 0])
-    corpus = tokenize_corpus(Corpus("x", texts, roles), encoder, max_length=8)
-    batch = corpus.batch(rows)
-    options = {"truncation": True, "max_length": 8, "padding": True, "return_tensors": "pt"}
+    corpus = tokenize_corpus(Corpus("x", texts, roles), encoder, max_length=13)
+    batch = dataclasses.replace(corpus, extra={"row": np.arange(50) / 10}).batch(rows)
+    options = {"truncation": True, "max_length": 13, "padding": True, "return_tensors": "pt"}
     expected = encoder.tokenizer([column[i] for i in rows for column in texts], **options)
-    assert corpus.roles == batch.roles == roles and batch.input_ids.shape[:2] == (3, 4)
+    assert corpus.roles == batch.roles == roles and batch.input_ids.shape[:2] == (len(batch), 4) == (3, 4)
     assert torch.equal(batch.input_ids.flatten(0, 1), expected["input_ids"])
     assert torch.equal(batch.attention_mask.flatten(0, 1), expected["attention_mask"])
+    assert batch.extra["row"].tolist() == [0.3, 0.5, 0.0]
+    assert len(corpus) == 50 and corpus.lengths()[rows].tolist() == batch.attention_mask.sum(-1).tolist()
+    assert batch.input_ids.shape[-1] < corpus.lengths().max() == 13, "what is longer is cut"
     for i, role in enumerate(roles):
         ids, mask = batch.column(role)
         assert torch.equal(ids, batch.input_ids[:, i]) and torch.equal(mask, batch.attention_mask[:, i])

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -29,17 +27,16 @@ COUNTS = dict(zip(FILES, (2, 1, 2, 2, 1, 1, 2, 3, 2, 1, 1, 2, 1, 1, 1), strict=T
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_dir(tmp_path, monkeypatch):
     for name, content in FILES.items():
         path = tmp_path / "senteval" / "downstream" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    for name, count in COUNTS.items():
-        monkeypatch.setitem(EXPECTED_LINES, name, count)
+        monkeypatch.setitem(EXPECTED_LINES, name, COUNTS[name])
     return tmp_path
 
 
-def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir: Path) -> None:
+def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir):
     splits = load_transfer(data_dir, "MR")
     mr = splits["train"]
     assert list(splits) == ["train"] and mr.sentences2 is None
@@ -50,7 +47,7 @@ def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir: Path
     assert load_transfer(data_dir, "SUBJ")["train"].sentences1 == ["he goes home", "a café of delights and more"]
 
 
-def test_tasks_with_their_own_test_set(data_dir: Path) -> None:
+def test_tasks_with_their_own_test_set(data_dir):
     sst = load_transfer(data_dir, "SST2")
     assert (sst["train"].sentences1, sst["train"].labels.tolist()) == (["a façade .", "fun"], [0, 1])
     assert (sst["dev"].sentences1, sst["test"].sentences1) == (["dull"], ["bright"])
@@ -70,11 +67,14 @@ def test_tasks_with_their_own_test_set(data_dir: Path) -> None:
         ("TREC", "TREC/TREC_10.label", b"ODD:one What ?\n", "line 1, is not in SentEval's format"),
     ],
 )
-def test_a_missing_truncated_or_malformed_file_is_named(data_dir, name, file, content, words) -> None:
+def test_a_truncated_or_malformed_file_is_named(data_dir, name, file, content, words):
     path = data_dir / "senteval" / "downstream" / file
-    path.unlink() if content is None else path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(DataError, match=words) as error:
         load_transfer(data_dir, name)
     assert str(path) in str(error.value)
+
+
+def test_an_unknown_task_is_refused(data_dir):
     with pytest.raises(DataError, match="choose from MR, CR"):
         load_transfer(data_dir, "SST5")

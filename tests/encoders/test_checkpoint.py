@@ -1,7 +1,5 @@
 """Checkpoints of SimCSE's authors' script: the same vectors, the trained layer as projection, and nothing unpickled."""
 
-from __future__ import annotations
-
 import os
 import shutil
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
@@ -25,17 +24,15 @@ def written(tmp_path, tiny_bert, tiny_roberta):
         source, prefix = (tiny_roberta, "roberta.") if kind == "roberta" else (tiny_bert, "bert.")
         folder = shutil.copytree(source, tmp_path / f"{kind}-{layer}")
         saved = load_file(folder / "model.safetensors")
-        (folder / "model.safetensors").unlink()
         state = {prefix + name.removeprefix(prefix): x for name, x in saved.items() if not name.startswith("cls.")}
-        width = state[f"{prefix}embeddings.word_embeddings.weight"].shape[1]
-        torch.manual_seed(0)
-        if layer:
-            state |= {"mlp.dense.weight": torch.randn(width, width), "mlp.dense.bias": torch.randn(width)}
         state["lm_head.bias"] = torch.zeros(3)
-        if kind != "safetensors":
-            torch.save(state, folder / "pytorch_model.bin")
-        else:
+        if layer:
+            state |= {f"mlp.dense.{name}": x for name, x in nn.Linear(32, 32).state_dict().items()}
+        if kind == "safetensors":
             save_file(state, folder / "model.safetensors")
+        else:
+            (folder / "model.safetensors").unlink()
+            torch.save(state, folder / "pytorch_model.bin")
         return folder, state
 
     return write

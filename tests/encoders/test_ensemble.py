@@ -22,30 +22,15 @@ def three(encoder, tiny_bert):
     return [encoder(tiny_bert, seed) for seed in (1, 2, 3)]
 
 
-# -- vectors --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("weights", [None, [0.3, 0.7, -2.0]])
-def test_the_vector_is_the_weighted_sum(three, sentences, weights):
-    vectors = EncoderSum(three, weights).encode(sentences[:20])
+def test_the_vector_is_the_weighted_sum_of_those_that_each_encoder_gives_with_the_options(three, sentences, weights):
     expected = sum(w * e.encode(sentences[:20]) for w, e in zip(weights or [1, 1, 1], three, strict=True))
-    assert vectors.dtype == np.float32 and vectors.shape == (20, 32)
+    total, tokens = EncoderSum(three, weights), []
+    three[2].register_forward_pre_hook(lambda module, args: tokens.append(args[0].numel()))
+    vectors = total.encode(sentences[:20], batch_tokens=40)
+    assert len(tokens) > 1 and max(tokens) <= 40
+    assert vectors.dtype == np.float32 and total.encode([]).shape == (0, 32)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
-
-
-def test_encode_passes_its_options_on_and_keeps_order(three, sentences):
-    total = EncoderSum(three)
-    shapes = []
-    three[2].register_forward_pre_hook(lambda module, args: shapes.append(args[0].numel()))
-    texts = sentences[:9] + sentences[:3][::-1]
-    vectors = total.encode(texts, batch_tokens=40)
-    assert len(shapes) > 1 and max(shapes) <= 40
-    np.testing.assert_allclose(vectors[9:], vectors[:3][::-1])
-    np.testing.assert_allclose(vectors, total.encode(texts), atol=1e-5)
-    assert total.encode([]).shape == (0, 32)
-
-
-# -- merging --------------------------------------------------------------------------------------------------
 
 
 def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
@@ -55,9 +40,6 @@ def test_merging_twins_with_a_third(three, tiny_roberta, sentences, encoder):
     vectors = [one.encode(sentences[:9]) for one in parts(merged)]
     expected = 0.3 * (vectors[0] + vectors[1]) + 0.7 * vectors[2]
     np.testing.assert_allclose(merged.encode(sentences[:9]), expected, atol=1e-5)
-
-
-# -- disk -----------------------------------------------------------------------------------------------------
 
 
 def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, repository, monkeypatch):

@@ -53,12 +53,11 @@ def test_the_trap_works(foreign, marker, tmp_path, monkeypatch, name):
     """With permission, each of the library's classes runs the foreign code."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    options = {"config": transformers.AutoConfig.from_pretrained(foreign, trust_remote_code=False)}
+    config = {"config": transformers.AutoConfig.from_pretrained(foreign, trust_remote_code=False)}
+    given = config if "Model" in name else {}
     assert not marker.exists()
     with pytest.raises(ImportError, match="it ran"):
-        getattr(transformers, name).from_pretrained(
-            foreign, trust_remote_code=True, **(options if "Model" in name else {})
-        )
+        getattr(transformers, name).from_pretrained(foreign, trust_remote_code=True, **given)
     assert marker.exists()
 
 
@@ -104,9 +103,6 @@ def test_a_pickle_is_refused_unread(tiny_bert, tmp_path, marker, hub, name):
     assert not marker.exists()
     pickle.loads((folder / name).read_bytes())
     assert marker.exists()  # the trap works
-
-
-# -- the source of lib ----------------------------------------------------------------------------------------
 
 
 def problems(source):

@@ -5,19 +5,11 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import (
-    AutoModel,
-    AutoModelForMaskedLM,
-    BertConfig,
-    CamembertConfig,
-    RobertaConfig,
-    XLMRobertaConfig,
-)
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForMaskedLM
 
 from lib.encoders.heads import BatchNormMLP, fresh_mlm_head
 from lib.encoders.packed import MODEL_TYPES
 
-CONFIGS = {kind.model_type: kind for kind in (BertConfig, RobertaConfig, XLMRobertaConfig, CamembertConfig)}
 SIZES = {"vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 1}
 
 
@@ -25,7 +17,7 @@ SIZES = {"vocab_size": 60, "hidden_size": 64, "num_hidden_layers": 2, "num_atten
 def backbone(request):
     """One of each family, from nowhere, with an activation that is not the usual one; its config ties or not."""
     family, tied = request.param
-    config = CONFIGS[family](
+    config = CONFIG_MAPPING[family](
         **SIZES, intermediate_size=64, max_position_embeddings=40, hidden_act="relu", tie_word_embeddings=tied
     )
     torch.manual_seed(0)

@@ -21,11 +21,8 @@ def without(folder, layers):
 @pytest.mark.parametrize("layers", [0, 1, 2])
 def test_both_layer_norms_of_the_last_layers_go_and_no_others(tiny_bert, layers):
     backbone = without(tiny_bert, layers).backbone
-    norms = [
-        isinstance(m, nn.LayerNorm)
-        for b in backbone.encoder.layer
-        for m in (b.attention.output.LayerNorm, b.output.LayerNorm)
-    ]
+    blocks = [block for layer in backbone.encoder.layer for block in (layer.attention.output, layer.output)]
+    norms = [isinstance(block.LayerNorm, nn.LayerNorm) for block in blocks]
     assert norms == [True] * 2 * (2 - layers) + [False] * 2 * layers
     assert isinstance(backbone.embeddings.LayerNorm, nn.LayerNorm) and removed(backbone.config) == layers
 

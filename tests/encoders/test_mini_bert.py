@@ -1,7 +1,5 @@
 """A small BERT from text: the same files twice, an averaging network, and sentences about what does not fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -12,14 +10,14 @@ from lib import paths
 from lib.checks import ConfigError
 from lib.data import Corpus, demo, load_sts
 from lib.encoders import SentenceEncoder, mini_bert
-from lib.encoders.saved import MINI_BERT, SHIPPED
+from lib.encoders.saved import SHIPPED
 from lib.evaluation import evaluate_sts
 
 SIZES = {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "intermediate": 64, "max_positions": 64}
 
 
 @pytest.fixture(scope="module")
-def corpus() -> list[str]:
+def corpus():
     """500 different sentences from one small installed package."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "PACKAGES", ["joblib"])
@@ -45,14 +43,19 @@ def test_two_builds_give_the_same_files(corpus, folder, tmp_path):
         assert (folder / name).read_bytes() == (again / name).read_bytes(), name
 
 
-def test_auto_classes_load_it_offline(folder):
+def masked_lm(folder):
+    """Its language model; the files hold all of its weights and no others."""
     model, report = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
     assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.eval()
+
+
+def test_auto_classes_load_it_offline(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert tokenizer.is_fast and tokenizer.model_max_length == SIZES["max_positions"]
     assert tokenizer("The MEMORY").input_ids == tokenizer("the memory").input_ids
     assert tokenizer.tokenize("Zyx$!")[-2:] == ["$", "!"]  # all of printable ASCII is known
-    assert len(tokenizer) == model.config.vocab_size == SIZES["vocabulary"]
+    assert len(tokenizer) == masked_lm(folder).config.vocab_size == SIZES["vocabulary"]
 
 
 def test_cls_is_the_weighted_average_of_the_word_vectors(corpus, folder):
@@ -102,34 +105,32 @@ def test_ppmi_equals_a_loop():
     np.testing.assert_allclose(mini_bert.positive_pmi(sentences, size, window=window).toarray(), expected, atol=1e-12)
 
 
-def test_the_shipped_mini_bert():
-    """What the demo profile starts from: complete, small, in half precision on disk, and trained."""
+@pytest.mark.parametrize(("name", "most"), [("demo", 20e6), ("demo-simcse", 14e6), ("demo-msse", 14e6)])
+def test_what_is_shipped_is_small_and_in_half_precision(name, most):
+    files = [path for path in SHIPPED[name].rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < most and SHIPPED[name] / "README.md" in files
+    weights = [load_file(path) for path in files if path.suffix == ".safetensors"]
+    assert len(weights) == (2 if name == "demo" else 1)  # its Condenser head is beside it
+    assert {tensor.dtype for part in weights for tensor in part.values()} == {torch.float16}
+
+
+def test_the_shipped_mini_bert_is_complete_and_trained():
     encoder = SentenceEncoder.from_pretrained("demo")
     config = encoder.backbone.config
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (6, 256, 4)
     assert config.hidden_dropout_prob == 0.1 and len(encoder.tokenizer) == config.vocab_size == 8192
-    assert sum(path.stat().st_size for path in MINI_BERT.rglob("*") if path.is_file()) < 20e6
-    for name in ("model.safetensors", "condenser_head.safetensors"):
-        assert all(tensor.dtype == torch.float16 for tensor in load_file(MINI_BERT / name).values())
-    model, report = AutoModelForMaskedLM.from_pretrained(MINI_BERT, output_loading_info=True)
-    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    for text, word in (
-        ("she went to the [MASK] and bought some bread .", "market"),
-        ("the capital of france is [MASK] .", "paris"),
-    ):
+    model, vocabulary = masked_lm(SHIPPED["demo"]), encoder.tokenizer.vocab
+    hidden = {"she went to the [MASK] and bought some bread .": "market", "the capital of france is [MASK] .": "paris"}
+    for text, word in hidden.items():
         inputs = encoder.tokenizer(text, return_tensors="pt")
         place = inputs["input_ids"][0].tolist().index(encoder.tokenizer.mask_token_id)
         with torch.no_grad():
-            logits = model.eval()(**inputs).logits[0, place]
-        assert (logits > logits[encoder.tokenizer.vocab[word]]).sum() < 400, text  # among the likeliest 5 % of 8,192
+            logits = model(**inputs).logits[0, place]
+        assert (logits > logits[vocabulary[word]]).sum() < 400, text  # among the likeliest 5 % of 8,192
 
 
 @pytest.mark.parametrize("name", ["demo-simcse", "demo-msse"])
-def test_shipped_encoders_are_trained(name):
-    """Small, in half precision, and better than their start on pairs that neither saw."""
-    files = [path for path in SHIPPED[name].rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 14e6 and SHIPPED[name] / "README.md" in files
-    assert all(tensor.dtype == torch.float16 for tensor in load_file(SHIPPED[name] / "model.safetensors").values())
+def test_shipped_encoders_are_better_than_their_start_on_pairs_that_neither_saw(name):
     pairs = load_sts(paths.root(), "demo", "test")
     scores = [evaluate_sts(SentenceEncoder.from_pretrained(one).encode, [pairs]).value[0] for one in ("demo", name)]
     assert scores[1] > scores[0] + 5, scores

@@ -1,8 +1,9 @@
 """The packed forward against the backbone's own: values, gradients, attention maps, and what it leaves out."""
 
+import copy
+
 import pytest
 import torch
-from transformers import AutoModel
 
 from lib.encoders import SentenceEncoder, packed
 
@@ -14,26 +15,25 @@ def case(request, sentences):
     return encoder.backbone, inputs["input_ids"], inputs["attention_mask"]
 
 
+def gradients(values, parameters):
+    """Of a sum to which every place of the last dimension adds in its own way."""
+    weighted = values * torch.linspace(-1, 1, values.size(-1))
+    options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+    return torch.autograd.grad(weighted.pow(2).sum(), list(parameters), **options)
+
+
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("first_only", [True, False])
 def test_values_and_gradients_equal_the_backbones_own(case, padded, first_only):
     backbone, ids, mask = case
     if not padded:
         ids, mask = ids[:, :4], mask[:, :4]
-    kept = mask.bool()[..., None] & (torch.arange(ids.size(1))[None, :, None] < (1 if first_only else ids.size(1)))
-    results, expected = [], []
-    for out, gradients in (
-        (packed.last_hidden(backbone, ids, mask, first_only=first_only), results),
-        (backbone(input_ids=ids, attention_mask=mask).last_hidden_state, expected),
-    ):
-        values = out * kept[:, : out.size(1)]
-        weights = torch.linspace(-1, 1, values.size(-1))
-        (values * weights).pow(2).sum().backward()
-        gradients += [values[:, :1] if first_only else values]
-        gradients += [p.grad.clone() if p.grad is not None else torch.zeros(1) for p in backbone.parameters()]
-        backbone.zero_grad()
-    for a, b in zip(results, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-5)
+    found = packed.last_hidden(backbone, ids, mask, first_only=first_only)
+    expected = backbone(input_ids=ids, attention_mask=mask).last_hidden_state * mask[..., None]
+    expected = expected[:, :1] if first_only else expected
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=2e-5)
+    both = (gradients(values, backbone.parameters()) for values in (found, expected))
+    torch.testing.assert_close(*both, rtol=1e-4, atol=2e-5)
 
 
 def test_no_linear_layer_sees_padding_and_the_last_one_sees_first_tokens_only(case):
@@ -58,38 +58,15 @@ def test_attention_drops_at_the_rate_it_is_given_written_out_and_fused(length):
     assert (out == 0).double().mean().item() == pytest.approx(0.25, abs=0.03)
 
 
-def test_written_out_attention_equals_the_fused_one():
-    generator = torch.Generator().manual_seed(0)
-    query, key, value = (torch.randn(3, 2, 7, 4, generator=generator) for _ in range(3))
-    keep = torch.arange(7) < torch.tensor([7, 3, 1])[:, None, None, None]
-    fused = packed._attend(query, key, value, keep, 0.0)
-    written_out = packed._attend(query.requires_grad_(), key, value, keep, 0.0)
-    torch.testing.assert_close(written_out, fused)
-    torch.testing.assert_close(
-        packed._attend(query, key, value, None, 0.0), packed._attend(query.detach(), key, value, None, 0.0)
-    )
-    assert written_out.requires_grad
-
-
-def eager(backbone):
-    """The same weights with the attention that gives maps."""
-    model = AutoModel.from_pretrained(backbone.config._name_or_path, attn_implementation="eager")
-    model.load_state_dict(backbone.state_dict(), strict=False)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    return model.eval()
-
-
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 1), (1, 0)])
 @pytest.mark.parametrize("padded_queries", [True, False])
 @pytest.mark.parametrize("first_only", [True, False])
 def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, padded_queries, first_only):
     backbone, ids, mask = case
-    peer, maps = eager(backbone), packed.AttentionMaps(layers, padded_queries)
-    plain, hidden = (
-        packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=given) for given in (None, maps)
-    )
+    peer, maps = copy.deepcopy(backbone), packed.AttentionMaps(layers, padded_queries)
+    peer.set_attn_implementation("eager")
+    plain = packed.last_hidden(backbone, ids, mask, first_only=first_only)
+    hidden = packed.last_hidden(backbone, ids, mask, first_only=first_only, maps=maps)
     kept = mask[:, : plain.size(1), None]
     torch.testing.assert_close(hidden * kept, plain * kept, rtol=1e-4, atol=1e-5)  # they change no vector
     probabilities = maps.probabilities()
@@ -97,15 +74,12 @@ def test_attention_maps_and_their_gradients_equal_eager_attention(case, layers, 
     if not padded_queries:
         expected = expected * mask[None, :, None, :, None]
     torch.testing.assert_close(probabilities, expected, rtol=1e-4, atol=1e-6)
-    weights = torch.linspace(-1, 1, ids.size(1))
-    gradients = []
+    both = []
     for model, attention in ((backbone, probabilities), (peer, expected)):
-        (attention * weights).pow(2).sum().backward()
-        attentions = [model.encoder.layer[layer].attention.self for layer in layers]
-        gradients.append([linear.weight.grad for a in attentions for linear in (a.query, a.key)])
-    for a, b in zip(*gradients, strict=True):
-        assert a.any()
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+        read = [model.encoder.layer[layer].attention.self for layer in layers]
+        both.append(gradients(attention, [weight for a in read for weight in (a.query.weight, a.key.weight)]))
+    assert all(gradient.any() for gradient in both[0])
+    torch.testing.assert_close(*both, rtol=1e-4, atol=1e-6)
 
 
 def test_maps_hold_what_the_values_were_weighted_with_after_dropout(case):
@@ -160,11 +134,6 @@ def test_only_wanted_tokens_leave_the_last_layer(tiny_bert, sentences):
         assert some.shape == (int(wanted.keep.sum()), 32)
         expected = whole[wanted.keep[tokens.keep]]
         torch.testing.assert_close(some, expected, rtol=1e-4, atol=1e-5)
-        if not share:
-            continue
-        weights, parameters = torch.linspace(-1, 1, 32), list(layers.parameters())
-        gradients = [
-            torch.autograd.grad((x * weights).pow(2).sum(), parameters, retain_graph=True) for x in (some, expected)
-        ]
-        for a, b in zip(*gradients, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
+        if share:
+            both = (gradients(x, layers.parameters()) for x in (some, expected))
+            torch.testing.assert_close(*both, rtol=1e-3, atol=1e-4)

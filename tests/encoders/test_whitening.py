@@ -34,18 +34,9 @@ def test_by_hand():
     assert found[0, 0] == -found[1, 0] and found[2, 1] == -found[3, 1]
 
 
-def test_mean_0_and_unit_covariance_on_the_sentences_it_is_fitted_on():
-    vectors = Whitened(Fixed(VECTORS), TEXTS).encode(TEXTS).astype(np.float64)
-    for i in range(5):
-        assert sum(vectors[:, i]) / 60 == pytest.approx(0, abs=1e-6)
-        for j in range(5):
-            assert sum(a * b for a, b in vectors[:, [i, j]]) / 60 == pytest.approx(float(i == j), abs=1e-5)
-
-
 def test_cosines_do_not_depend_on_what_a_linear_map_did_to_the_vectors():
-    both = [
-        Whitened(Fixed(some), TEXTS[:40]).encode(TEXTS) for some in (VECTORS, VECTORS @ np.triu(np.ones((5, 5))) - 3)
-    ]
+    mapped = VECTORS @ np.triu(np.ones((5, 5))) - 3
+    both = [Whitened(Fixed(some), TEXTS[:40]).encode(TEXTS) for some in (VECTORS, mapped)]
     cosines = [x @ x.T / np.outer(*[np.linalg.norm(x, axis=1)] * 2) for x in both]
     np.testing.assert_allclose(*cosines, atol=1e-5)
 

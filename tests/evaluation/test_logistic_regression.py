@@ -9,9 +9,7 @@ from lib.evaluation.logistic_regression import Setting, fit_classifiers, initial
 SMALL = Setting(3e-2, batch_size=8, tenacity=1, passes_per_evaluation=2)
 
 
-def slow_fit(
-    features: torch.Tensor, labels: torch.Tensor, train: torch.Tensor, held_out: torch.Tensor, penalty: float, seed: int
-) -> tuple[torch.Tensor, float]:
+def slow_fit(features, labels, train, held_out, penalty, seed):
     """One fit of the protocol, one minibatch after the other, with torch's own layer, loss and optimiser."""
     classes = int(labels.max()) + 1
     generator = torch.Generator().manual_seed(seed)
@@ -43,7 +41,7 @@ def slow_fit(
     return best_weights, best
 
 
-def problem(classes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+def problem(classes):
     """90 noisy points and six fits, whose training sets end in different minibatches of 8."""
     generator = torch.Generator().manual_seed(classes)
     labels = torch.randint(classes, (90,), generator=generator)
@@ -58,7 +56,7 @@ def problem(classes: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, tor
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_simultaneous_fits_equal_slow_fits(classes: int) -> None:
+def test_simultaneous_fits_equal_slow_fits(classes):
     features, labels, train, held_out, penalties = problem(classes)
     together = fit_classifiers(features, labels, train, held_out, penalties, setting=SMALL, seed=7)
     for fit, penalty in enumerate(penalties.tolist()):

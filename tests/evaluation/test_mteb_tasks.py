@@ -69,21 +69,17 @@ def test_a_task_from_local_files_is_scored_as_mteb_scores_it(tmp_path, monkeypat
     rows = [(f"dog runs {i}", "dogs") for i in range(30)] + [(f"cat sleeps {i}", "cats") for i in range(30)]
     rows += [(f"old {i}", "rest") for i in range(30)]
     splits, numbers = {"train": rows[::2], "test": rows[1::2]}, {"cats": 0, "dogs": 1, "rest": 2}
+    own = mteb.get_task("Banking77Classification")
+    own.dataset, own.data_loaded = DatasetDict(), True
     (tmp_path / "banking77").mkdir()
     for split, part in splits.items():
         lines = ["text,category", *(f"{text},{label}" for text, label in part)]
         (tmp_path / "banking77" / f"{split}.csv").write_text("\n".join(lines) + "\n")
+        columns = {"text": [text for text, _ in part], "label": [numbers[label] for _, label in part]}
+        own.dataset[split] = Dataset.from_dict(columns)
     monkeypatch.setitem(manifest()["labelled"]["banking77"], "rows", {"train": 45, "test": 45})
     task, key = load_mteb(["BC"], tmp_path)["BC"]
     assert key[1] == "Banking77Classification" and key[2] != task.metadata.dataset["revision"]
-
-    own = mteb.get_task("Banking77Classification")
-    columns = {
-        split: {"text": [text for text, _ in part], "label": [numbers[label] for _, label in part]}
-        for split, part in splits.items()
-    }
-    own.dataset = DatasetDict({split: Dataset.from_dict(part) for split, part in columns.items()})
-    own.data_loaded = True
     for words in (("dog", "cat"), ("house", "tree"), ("dog", "cat")):  # the data are there for every encoder
 
         def encode(texts, words=words):

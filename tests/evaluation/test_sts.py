@@ -19,8 +19,7 @@ def task(name="STS12", sizes=(30, 10), seed=0):
     random = np.random.default_rng(seed)
     subsets = {}
     for i, n in enumerate(sizes):
-        first = tuple(f"{name} {i} {j} a" for j in range(n))
-        second = tuple(f"{name} {i} {j} b" for j in range(n))
+        first, second = (tuple(f"{name} {i} {j} {side}" for j in range(n)) for side in "ab")
         subsets[str(i)] = Subset(first, second, random.integers(0, 6, n).astype(float))
     return STSTask(name, "test", "SentEval", subsets)
 
@@ -69,9 +68,8 @@ def test_one_pair_of_a_task():
         "other": Subset(("e",), ("f",), np.array([5.0])),
     }
     vectors = {"b": [1.0, 0.0], "d": [3.0, 4.0]}
-    rows = evaluate_pair(
-        lambda texts: np.array([vectors[text] for text in texts]), STSTask("T", "test", "p", subsets), "one", 2
-    )
+    pairs = STSTask("T", "test", "p", subsets)
+    rows = evaluate_pair(lambda texts: np.array([vectors[text] for text in texts]), pairs, "one", 2)
     assert rows.set_index("metric").value.to_dict() == {"cosine": pytest.approx(60.0), "gold": pytest.approx(56.0)}
     assert set(rows.task) == {"T, one, 2"}
 
