@@ -36,6 +36,11 @@ def test_recall_computed_by_hand(queries, rule):
     assert rule in frame["protocol"][0] and "distinct texts" in frame["protocol"][0]
 
 
+def test_without_a_pair_of_the_top_score_there_is_nothing_to_find():
+    with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
+        in_domain_retrieval(encode, ["g", "d"], ["g", "f"], [5.0, 4.9])
+
+
 def test_recall_equals_that_of_a_full_sort():
     random = np.random.default_rng(0)
     vectors = {f"text {number}": random.normal(size=3) for number in range(40)}
