@@ -129,3 +129,12 @@ def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
 def test_good_tables_stay_good(tmp_path, text):
     (tmp_path / "t.csv").write_text(text, encoding="utf8")
     assert load_corpus("t.csv", tmp_path).kind == "pairs"
+
+
+def test_triples_and_pairs(tmp_path):
+    (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
+    triples = load_corpus("t.csv", tmp_path)
+    assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
+    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
+    pairs = load_corpus("p.tsv", tmp_path)
+    assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForMaskedLM
 
 from lib.encoders.generator import Generator
+from lib.methods import REGISTRY
 from tests.methods.conftest import build as build_method
 from tests.methods.conftest import run, unpacked
 
@@ -74,6 +75,7 @@ def test_guesses_in_parts_are_the_guesses(distilbert, monkeypatch):
 
 def test_dropout_in_the_generator_is_a_switch(bert, distilbert, sentences, batch):
     """As in the released code, where train() reaches the generator, or never; in evaluation never."""
+    assert REGISTRY["diffcse"].Arguments().generator_dropout
     for name, switch in (("", True), (distilbert, True), (distilbert, False)):
         method = build(bert, generator=name, generator_dropout=switch)
         generator = method.replaced_tokens.generator
