@@ -14,6 +14,11 @@ EQUAL = (
     "backbone pooling sentences settings precision device profile split protocol aggregation metric group step layer"
 ).split()
 ENCODERS = ("mini-bert", "minilm-stripped")  # that every method was trained from
+NAMES = {
+    "mini-bert": "mini-BERT",
+    "minilm-stripped": "stripped MiniLM",
+    "minilm-stripped (again)": "stripped MiniLM (again)",
+}
 WORTH = 0.5  # points below which a gain is not worth having, where papers claim 1.2 to 3.9
 HOLDS, ON_ONE, NO_GAIN, OPEN, CONTRADICTED, ONE_RUN, NOT_MEASURED = VERDICTS = (
     "holds", "holds on one encoder", "no gain worth having", "open", "contradicted", "one run", "not measured",

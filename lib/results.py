@@ -18,7 +18,7 @@ from pandas.io.formats.style import Styler
 
 from lib import paths
 from lib.checks import DataError, check_known
-from lib.comparison import ENCODERS, NOT_MEASURED, ON_ONE, VERDICTS, compare, gains, interval, select, verdict  # noqa: F401
+from lib.comparison import ENCODERS, NAMES, NOT_MEASURED, ON_ONE, VERDICTS, compare, gains, interval, select, verdict  # noqa: F401
 from lib.data.sts import STS_TASKS
 
 # Conditions of a measurement. pooling: how the vector was read. sentences: rows of the corpus that was trained on. settings:
@@ -224,8 +224,9 @@ def floors(
 
 
 def show(frame: pd.DataFrame, caption: str, digits: int = 2) -> Styler:
-    """A table with its caption, missing cells empty; where nothing was found, the caption says what was asked."""
-    table = Styler(frame, cell_ids=False).format(precision=digits, na_rep="")
+    """A table with its caption, missing cells empty, encoders of ours called as in the text; where nothing was found, the
+    caption says what was asked."""
+    table = Styler(frame.rename(index=NAMES, columns=NAMES), cell_ids=False).format(precision=digits, na_rep="")
     for axis, names in enumerate((frame.index.names, frame.columns.names)):
         if "sentences" in names:
             table.format_index(na_rep="", precision=0, thousands=",", axis=axis, level="sentences")

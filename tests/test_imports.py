@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "config": TOOLS | {"data", "encoders", "methods"},
     "evaluation": {"checks", "data"},
     "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation", "results"},
-    "figures": {"paths", "session"},
+    "figures": {"paths", "session", "comparison"},
     "comparison": {"checks"},
     "results": {"checks", "paths", "data", "comparison"},
     "training": TOOLS | {"data", "encoders", "methods", "config", "evaluation", "analysis"},

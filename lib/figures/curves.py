@@ -135,7 +135,7 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, mos
     shape = {"figsize": (7.6, sum(heights)), "height_ratios": heights, "squeeze": False}
     fig, axes = plt.subplots(len(parts), 1, **shape)
     for ax, (place, part) in zip(axes.flat, parts, strict=True):
-        floor = floors[floors.backbone == place]
+        floor = floors[floors.backbone.isin(part.backbone)]
         known = [f"{row.method} {row.mean:.2f}" for row in part[part.gain.isna()][["method", "mean"]].itertuples()]
         known += [f"floor {value:.2f} ({name})" for name, value in zip(floor.name, floor.value, strict=True)]
         ax.set_title("; ".join([place, *known]), loc="left")

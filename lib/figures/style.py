@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lib import paths, session
+from lib.comparison import NAMES
 
 COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 # A method has the same colour in every notebook.
@@ -77,9 +78,9 @@ def names(frame: pd.DataFrame, *within: str, but: str = "") -> pd.Series:
 
 
 def prepared(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with what panels and lines are called: place (the backbone, behind its source where there are several),
-    encoder (the method, where there is no such column), and seed as text."""
-    place = frame.backbone.astype(str) if "backbone" in frame else pd.Series("", frame.index)
+    """The frame with what panels and lines are called: place (the backbone as the text calls it, behind its source where
+    there are several), encoder (the method, where there is no such column), and seed as text."""
+    place = frame.backbone.astype(str).replace(NAMES) if "backbone" in frame else pd.Series("", frame.index)
     if "source" in frame and frame.source.nunique() > 1:
         place = frame.source + ": " + place
     encoder = frame.encoder if "encoder" in frame else names(frame) if "method" in frame else ""

@@ -183,7 +183,7 @@ def finding(standing: pd.DataFrame) -> str:
         names = " and ".join(method.replace(", ", " with ") for _, method in won)
         who = f"{len(won)} of {len(part)} rivals beat" if len(won) > 2 else f"none of the {len(part)} rivals beats"
         who = f"only {names}, of {len(part)} rivals, beat{'s' * (len(won) == 1)}" if 0 < len(won) <= 2 else who
-        said.append(f"{who} SimCSE on {backbone}")
+        said.append(f"{who} SimCSE on the {results.NAMES.get(backbone, backbone)}")
     return f"With equal trials {'; '.join(said)}" if said else ""
 
 

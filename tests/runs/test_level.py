@@ -153,10 +153,10 @@ def test_gains_over_simcse_are_wider_for_every_contrast(found):
 def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
     standing = level.standings(found, {})
     on_a, on_b = level.finding(standing).split("; ")
-    assert on_a == "With equal trials 3 of 3 rivals beat SimCSE on A"
-    assert on_b == "only SimCSE with 4 epochs, of 3 rivals, beats SimCSE on B"
+    assert on_a == "With equal trials 3 of 3 rivals beat SimCSE on the A"
+    assert on_b == "only SimCSE with 4 epochs, of 3 rivals, beats SimCSE on the B"
     none = level.finding(standing.drop(("B", "SimCSE, 4 epochs")))
-    assert none.endswith("; none of the 2 rivals beats SimCSE on B")
+    assert none.endswith("; none of the 2 rivals beats SimCSE on the B")
 
 
 def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, table):
