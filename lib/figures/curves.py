@@ -221,6 +221,7 @@ def curves(
     panel: str = "metric",
     titles: Mapping[str, str] | None = None,
     log: Collection[str] = (),
+    limits: Mapping[str, tuple[float, float]] | None = None,
     floors: pd.DataFrame | None = None,
     xlabel: str = "",
     ylabel: str = "",
@@ -234,6 +235,7 @@ def curves(
         panel: the column that gives panels; but for "metric", panels of a row have the same axis of values.
         titles: value of `panel` -> title with its unit, in the order of the panels; others are left out. None: all.
         log: values of `panel` on a logarithmic axis, with geometric means and a line at 1.
+        limits: value of `panel` -> both ends of its axis, such as 0 and 1 of a share.
         floors: name, backbone, value; scores to beat, dashed in the first panels.
     """
     frame = frame.assign(panel=frame[panel].astype(str) if panel in frame else "", name=frame[hue].astype(str))
@@ -256,6 +258,8 @@ def curves(
             sns.lineplot(inside, x=x, y="value", hue="name", style="name", **look, legend=ax is line[-1], ax=ax)
             if one not in log:
                 style.widen(ax, 5 if one in ("dev", "spearman") else 0.02)  # these are in points
+            if limits and one in limits:
+                ax.set_ylim(limits[one])
             dashed = style.draw_floors(ax, floors, inside) if ax is line[0] else ""
             ax.set_title(style.stacked(title if ax in axes[0] else "", dashed))
             ax.set(xlabel=(xlabel or x) if ax in axes[-1] else "", ylabel="")

@@ -188,7 +188,9 @@ def test_a_forest_has_the_highest_gain_first_and_its_table_beside_it():
 
 
 def test_a_panel_for_each_metric_and_backbone_with_geometric_means_on_logarithmic_axes():
-    axes = draw("curves", titles={"uniformity": "B", "alignment": "A"}, ylabel="nats").axes
+    limits = {"alignment": (-1, 200)}
+    axes = draw("curves", titles={"uniformity": "B", "alignment": "A"}, ylabel="nats", limits=limits).axes
+    assert axes[1].get_ylim() == (-1, 200) != axes[0].get_ylim()
     assert [ax.get_title() for ax in axes] == ["B", "A", "", ""]
     assert [ax.get_ylabel() for ax in axes] == ["u\nnats", "", "v\nnats", ""] and axes[0].get_yscale() == "log"
     means = [lines(ax, marker="o")[0] for ax in axes[:2]]
