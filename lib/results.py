@@ -226,7 +226,8 @@ def floors(
 def show(frame: pd.DataFrame, caption: str, digits: int = 2) -> Styler:
     """A table with its caption, missing cells empty, encoders of ours called as in the text; where nothing was found, the
     caption says what was asked."""
-    table = Styler(frame.rename(index=NAMES, columns=NAMES), cell_ids=False).format(precision=digits, na_rep="")
+    named = frame.replace(NAMES).rename(index=NAMES, columns=NAMES)
+    table = Styler(named, cell_ids=False).format(precision=digits, na_rep="")
     for axis, names in enumerate((frame.index.names, frame.columns.names)):
         if "sentences" in names:
             table.format_index(na_rep="", precision=0, thousands=",", axis=axis, level="sentences")

@@ -339,8 +339,10 @@ def test_a_table_with_a_caption_and_an_empty_one_that_says_what_is_not_measured(
     sentences = pd.Index(pd.array([None, 10_000], "Int64"), name="sentences")
     page = results.show(pd.DataFrame({"value": [1.0, 2.0]}, sentences), "scores").to_html()
     assert re.findall(r"<th [^>]*row_heading[^>]*>([^<]*)<", page) == ["", "10,000"]
-    page = results.show(pd.DataFrame({"mini-bert": [1.0, 2.0]}, ["minilm-stripped", "bert"]), "scores").to_html()
-    assert re.findall(r"<th [^>]*heading[^>]*>([^<]+)<", page) == ["mini-BERT", "stripped MiniLM", "bert"]
+    frame = pd.DataFrame({"mini-bert": [1.0, 2.0], "of": ["minilm-stripped", "a"]}, ["minilm-stripped", "bert"])
+    page = results.show(frame, "scores", digits=0).to_html()
+    assert re.findall(r"<th [^>]*heading[^>]*>([^<]+)<", page) == ["mini-BERT", "of", "stripped MiniLM", "bert"]
+    assert re.findall(r"<td[^>]*>([^<]*)<", page) == ["1", "stripped MiniLM", "2", "a"]
 
 
 # --- The published rows ---

@@ -113,7 +113,7 @@ def seeds_by_difference(spreads: pd.DataFrame, yours: float = 0) -> pd.DataFrame
     known = spreads[spreads.encoder.isin(["bert-base-uncased", "roberta-base", "minilm-stripped", *placed])]
     deviations = known.drop_duplicates("encoder").set_index("encoder")["std"]
     lines = [
-        (f"{name}, sd {deviation:.2f}", x, seeds_needed(deviation, x))
+        (f"{results.NAMES.get(name, name)}, sd {deviation:.2f}", x, seeds_needed(deviation, x))
         for name, deviation in deviations.items()
         for x in sorted({0.3, 0.5, 0.75, 1.0, 1.5, 2.0, *marked})
     ]

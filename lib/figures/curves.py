@@ -263,7 +263,7 @@ def curves(
             dashed = style.draw_floors(ax, floors, inside) if ax is line[0] else ""
             ax.set_title(style.stacked(title if ax in axes[0] else "", dashed))
             ax.set(xlabel=(xlabel or x) if ax in axes[-1] else "", ylabel="")
-            ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            ax.xaxis.set_major_locator(MaxNLocator(5, integer=(inside[x] % 1 == 0).all()))
         line[0].set_ylabel(style.stacked(place, ylabel))
         handles, every = line[-1].get_legend_handles_labels()
         marks = {name: mark for name, mark in zip(every, handles, strict=True) if name in set(part.name)}
