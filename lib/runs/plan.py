@@ -118,8 +118,8 @@ class Plan:
         knows the words of the tasks, and look which are in the store. Nothing is trained or written.
 
         Returns:
-            Index group; methods, runs, found and to train. The last row is the sum, in which runs of several groups count
-            once; they are to train in the first.
+            Index group, of those that have runs; methods, runs, found (finished earlier) and to train. The last row is the
+            sum, in which runs of several groups count once; they are to train in the first.
 
         Raises:
             ConfigError: which run, and what is wrong.
@@ -237,7 +237,7 @@ class Plan:
     def _state(self) -> pd.DataFrame:
         missing, rows = set(), []
         self._finished = {key: done for key, done in self._finished.items() if done}
-        for group, trials in self._groups.items():
+        for group, trials in [(group, trials) for group, trials in self._groups.items() if trials]:
             found = [trial.key for trial in trials if self._run(trial, train=False)]
             new = {trial.key for trial in trials} - {*found} - missing
             missing |= new
