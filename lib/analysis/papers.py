@@ -37,13 +37,9 @@ def table(paper: str, name: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def wide(paper: str, name: str, *, spread: bool = False) -> pd.DataFrame:
-    """One published table as printed: a row per method (and setting), a column per column of the paper. With `spread` the
-    cells are text, "mean ± deviation" where the paper prints a deviation."""
+def wide(paper: str, name: str) -> pd.DataFrame:
+    """One published table as printed: a row per method (and setting), a column per column of the paper."""
     frame = table(paper, name)
-    if spread:
-        cells = frame[["value", "std"]].to_numpy(float)
-        frame = frame.assign(value=[f"{v:.2f}" + ("" if np.isnan(s) else f" ± {s:.2f}") for v, s in cells])
     index = ["setting", "method"] if frame.setting.any() else ["method"]
     return frame.groupby([*index, "column"], sort=False).value.first().unstack(sort=False)
 
