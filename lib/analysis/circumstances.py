@@ -30,24 +30,6 @@ KINDS = {  # model type, layers, hidden size -> encoder whose spread over seeds 
     ("bert", 6, 256): "mini-bert",
 }
 ROUNDING = 0.2  # points by which other machines and versions differ
-# published row, the row it was expected to equal, the cause that was found in the end and who says so
-CASES = (
-    (
-        "simcse, Table B.2, BERT-whitening (NLI, paper)",
-        "simcse, Table B.2, BERT-whitening (NLI, all)",
-        "aggregation wmean (SimCSE, Tables B.1 and B.2)",
-    ),
-    (
-        "infocse, Table 2, BERT-flow (target, wmean protocol)",
-        "simcse, Table 5, BERT-base-flow",
-        "fitted on the target and scored by wmean: a row of SimCSE's Table B.3",
-    ),
-    (
-        "simcse, Table B.3, BERT-base (first-last avg.)",
-        "simcse, Table 5, BERT-base (first-last avg.)",
-        "static embeddings in place of layer 1 in Table 5 (SimCSE, issue 285: 60.73 with layer 1), and wmean in B.3",
-    ),
-)
 
 
 def seeds_needed(deviation: float, difference: float) -> int:
@@ -172,7 +154,8 @@ def published_cases() -> pd.DataFrame:
         published, Avg., against, its Avg., nearest row of another table, distance, the rows say, cause that was found.
     """
     lines = []
-    for published, against, cause in CASES:
+    cases = yaml.safe_load((papers.FOLDER.parent / "diagnosed.yaml").read_text(encoding="utf8"))
+    for published, against, cause in cases:
         mine, other = claim(published), claim(against)
         near = nearest_published(mine, most=50)
         near = near[~(near.paper + ", " + near.table).isin([", ".join(published.split(", ")[:2])])].iloc[0]
