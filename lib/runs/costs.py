@@ -7,25 +7,35 @@ from typing import Any
 
 import pandas as pd
 import torch
+import yaml
 
-from lib import session
+from lib import paths, session
 from lib.analysis import cost
+from lib.checks import check_known
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
 from lib.encoders import SentenceEncoder
 from lib.runs.prepare import Shared, encoder_name, load, preflight
 
-TWO_STAGES = ["SimCSE", "SimCSE"]  # an encoder on each view, before both are trained together
-# method -> what its training consists of, one after the other, where that is not one run of its own
-STAGES = {
-    "sum of two SimCSE": TWO_STAGES,
-    "NCE": [*TWO_STAGES, "NCE"],
-    "TNCSE": [*TWO_STAGES, "TNCSE"],
-    "JTCSE": [*TWO_STAGES, "JTCSE"],
-    "JTCSE D": [*TWO_STAGES, "JTCSE", "JTCSE D"],
-    "RankCSE": ["SimCSE", "DiffCSE", "RankCSE"],
-}
-TWINS = ("sum of two SimCSE", "NCE", "TNCSE", "JTCSE")  # two encoders read every sentence at search time
+TABLE = "params/level/methods.yaml"  # what each method of the level field is
+KEYS = ("change", "common", "own", "after", "sum", "over", "why")  # of a method there
+AGAIN = ", again"  # a method with another random seed, on the same sentences
+
+
+def read(file: str) -> dict[str, dict[str, Any]]:
+    """The table of methods, from a file below the project or elsewhere; raises ConfigError for a key that nobody reads."""
+    path = paths.root() / file
+    table = yaml.safe_load(path.read_text(encoding="utf8"))
+    for name, entry in table.items():
+        check_known(entry, KEYS, f"key of {name} in {path.name}:")
+    return table
+
+
+def stages(name: str, table: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The trainings of a method, one after the other: those of all that it starts from or adds up, and its own."""
+    entry = table.get(name.removesuffix(AGAIN), {})
+    before = entry.get("sum", entry.get("after", {}).values())
+    return [one for start in before for one in stages(start, table)] + [name.removesuffix(AGAIN)] * ("sum" not in entry)
 
 
 def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], layers: int) -> dict[str, RunConfig]:
@@ -78,11 +88,12 @@ def step_costs(
     return measured
 
 
-def relative(rows: pd.DataFrame) -> pd.DataFrame:
+def relative(rows: pd.DataFrame, table: Mapping[str, Mapping[str, Any]] | None = None) -> pd.DataFrame:
     """What a method costs relative to SimCSE, all of its stages together, each with as many steps, from what `step_costs`
-    gives; a method of STAGES of which a stage is missing is left out.
+    gives; a method of which a stage is missing is left out.
 
-    Not counted: what is read once before training (the texts by RankCSE's teachers, or JTCSE D's), and PromptBERT's template.
+    table: of the level field; None: the project's. Not counted: what is read once before training (the texts by RankCSE's
+    teachers, or JTCSE D's), and PromptBERT's template.
 
     Returns:
         By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
@@ -90,12 +101,13 @@ def relative(rows: pd.DataFrame) -> pd.DataFrame:
     """
     steps = rows.pivot_table(index="method", columns="metric", values="value", sort=False)
     relative = steps / steps.loc["SimCSE"]
-    lines = {}
-    for method in dict.fromkeys([*steps.index, *STAGES]):
-        stages = STAGES.get(method, [method])
-        if set(stages) <= set(steps.index):
-            taken = relative.loc[stages]
+    table, lines = table or read(TABLE), {}
+    for method in dict.fromkeys([*steps.index, *table]):
+        trained = stages(method, table)
+        if set(trained) <= set(steps.index):
+            taken = relative.loc[trained]
             line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
-            encoders = 1.0 + (method in TWINS)
+            entry = table.get(method, {})
+            encoders = 1.0 + ("sum" in entry or "second_backbone" in entry.get("after", {}))
             lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": encoders}
     return pd.DataFrame(lines).T.astype({"encoders": int})

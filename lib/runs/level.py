@@ -10,31 +10,19 @@ from functools import cache
 from typing import Any
 
 import pandas as pd
-import yaml
 
-from lib import paths, results
-from lib.checks import check_choice, check_known, check_seeds
+from lib import results
+from lib.checks import check_choice, check_seeds
 from lib.config import RunConfig
 from lib.encoders.whitening import Whitened
 from lib.runs import costs
+from lib.runs.costs import AGAIN, TABLE, read
 from lib.runs.measure import with_encoders
 from lib.runs.plan import Plan
 from lib.runs.trials import Best, Trial
 
-TABLE = "params/level/methods.yaml"
-KEYS = ("change", "common", "own", "after", "sum", "over", "why")  # of a method in the table
-AGAIN = ", again"  # a method with another random seed, on the same sentences
 OTHER_SEED = 1000  # how far that seed is from the first one
 LONGER = {2: "SimCSE, 2 epochs", 4: "SimCSE, 4 epochs"}  # work, in SimCSE's -> SimCSE with as much
-
-
-def read(file: str) -> dict[str, dict[str, Any]]:
-    """The table of methods, from a file below the project or elsewhere; raises ConfigError for a key that nobody reads."""
-    path = paths.root() / file
-    table = yaml.safe_load(path.read_text(encoding="utf8"))
-    for name, entry in table.items():
-        check_known(entry, KEYS, f"key of {name} in {path.name}:")
-    return table
 
 
 class Field:
@@ -134,7 +122,7 @@ def works(table: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """What the final training of each method costs, all stages together, in that of SimCSE for one epoch, from the published
     costs on the mini-BERT; a method that was not costed is left out."""
     steps = results.rows("small", paper="leaderboard", table="cost", backbone="mini-bert")
-    known, relative = {}, costs.relative(steps) if len(steps) else steps
+    known, relative = {}, costs.relative(steps, table) if len(steps) else steps
     for name, entry in table.items():
         if "sum" in entry:
             known[name] = float(len(entry["sum"]))

@@ -5,7 +5,7 @@ import pytest
 
 from lib.checks import DataError
 from lib.encoders import SentenceEncoder
-from lib.runs import costs, level
+from lib.runs import costs
 
 
 def test_costs_of_several_stages_add_up():
@@ -20,8 +20,11 @@ def test_costs_of_several_stages_add_up():
 
 
 def test_every_stage_of_a_method_has_a_configuration_that_is_costed(config, tiny_bert):
-    configs = costs.cost_configs(config, level.read(level.TABLE), layers=4)
-    assert {stage for stages in costs.STAGES.values() for stage in stages} <= set(configs)
+    table = costs.read(costs.TABLE)
+    configs = costs.cost_configs(config, table, layers=4)
+    assert all(set(costs.stages(name, table)) <= set(configs) for name in configs)
+    assert costs.stages("RankCSE", table) == ["DiffCSE", "SimCSE", "RankCSE"]
+    assert costs.stages("JTCSE D", table) == ["SimCSE", "SimCSE", "JTCSE", "JTCSE D"]
     assert {config.backbone for config in configs.values()} == {str(tiny_bert)}
     assert configs["JTCSE D"].method_arguments["teacher"] == str(tiny_bert)
     half = configs["JTCSE"].method_arguments["cross_attention_layers"]
