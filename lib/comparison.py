@@ -14,7 +14,7 @@ EQUAL = (
     "backbone pooling sentences settings precision device profile split protocol aggregation metric group step layer"
 ).split()
 ENCODERS = ("mini-bert", "minilm-stripped")  # that every method was trained from
-NAMES = {
+NAMES = {  # what figures and tables call encoders of ours
     "mini-bert": "mini-BERT",
     "minilm-stripped": "stripped MiniLM",
     "minilm-stripped (again)": "stripped MiniLM (again)",
