@@ -39,7 +39,7 @@ reproduce: setup
 test: export OMP_NUM_THREADS = 1
 test: export CUDA_VISIBLE_DEVICES =
 test: setup lint
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not notebook and not process" tests
+	$(BIN)/python -m pytest -n auto -m "not notebook and not process" tests
 	$(BIN)/python -m pytest -n auto -m "notebook or process" tests
 	CSE_RUNS="$(CURDIR)/.cache/runs" $(BIN)/python -m pytest -n auto --dist loadscope --nbval-lax --nbval-current-env \
 		--nbval-cell-timeout 600 --nbval-sanitize-with tests/sanitize.cfg -p no:cacheprovider notebooks
