@@ -371,6 +371,7 @@ def test_published_rows_have_a_shape_and_their_provenance(path):
         ("msse", "Table 1", "minilm-stripped", 1000, "MSSE", "MSSE w/o ICM"),
         ("level", "level", "minilm-stripped", 10000, "MSSE", "SimCSE"),
         ("level", "level", "minilm-stripped", 10000, "SimCSE, cropped view", "SimCSE"),
+        ("level", "level", "mini-bert", 10000, "MSSE", "SimCSE"),
     ],
 )
 def test_gains_of_published_rows_again_from_the_file(paper, table, backbone, sentences, method, over):
