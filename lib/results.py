@@ -55,7 +55,8 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
         ConfigError: no such column. DataError: a damaged file.
     """
     check_known(filters, SHAPES[shape], "column of rows")
-    files = sorted((paths.root() / "results").glob(f"{profile or '*'}/*{ENDINGS[shape]}.csv"))
+    paper = filters["paper"] if isinstance(filters.get("paper"), str) else "*"  # each has files of its own
+    files = sorted((paths.root() / "results").glob(f"{profile or '*'}/{paper}{ENDINGS[shape]}.csv"))
     files = [path for path in files if ENDINGS[shape] or not path.stem.endswith(("_curves", "_points"))]
     public = _concat([select(_read(path, shape, path.stat().st_mtime_ns), filters) for path in files], shape)
     own = _concat([select(frame, filters) for kind, frame in _own if kind == shape], shape)

@@ -58,15 +58,16 @@ def load() -> list[Claim]:
     return TypeAdapter(list[Claim]).validate_python(yaml.safe_load(papers.CLAIMS.read_text(encoding="utf8"))["claims"])
 
 
-def judged(claim: Claim, profile: str | None = None) -> pd.DataFrame:
+def judged(claim: Claim, profile: str | None = None, untuned: pd.DataFrame | None = None) -> pd.DataFrame:
     """The comparison that tests a claim: a row for every part that is kept apart, and encoder: part, backbone, mean (of the
-    method), gain, low, high, seeds, tasks, verdict (of the part); one row "not measured" where there is nothing."""
+    method), gain, low, high, seeds, tasks, verdict (of the part); one row "not measured" where there is nothing. untuned: the
+    rows that floors come from, where many claims are judged."""
     frames, test = [], claim.test
     for part, rows in _parts(claim, profile) if test else ():
         compared = {backbone: _compared(test, group) for backbone, group in rows.groupby("backbone")}
         if found := [{"backbone": backbone} | one for backbone, one in compared.items() if one]:
             is_sts = test.rows.get("metric") == "spearman" and test.rows.get("split") == "test"
-            floors = results.floors(task=test.rows["task"]) if is_sts else None
+            floors = results.floors(untuned, task=test.rows["task"]) if is_sts else None
             sign, is_score = 1 if test.sign == "+" else -1, test.shape == "scores"
             frame = pd.DataFrame(found)
             word = results.verdict(frame, sign=sign, floors=floors, points=is_score)
@@ -134,7 +135,10 @@ def verdicts(profile: str | None = None, paper: str = "") -> pd.DataFrame:
     """The verdict on every claim of the register, or on those of a paper: COLUMNS, a row for every claim, part and encoder;
     gain, low, high, seeds and tasks are missing where nothing was measured."""
     chosen = [claim for claim in load() if paper in ("", claim.paper)]
-    frames = [judged(claim, profile).assign(**{name: getattr(claim, name) for name in LABELS}) for claim in chosen]
+    untuned = results.rows(method="untuned")
+    frames = [
+        judged(claim, profile, untuned).assign(**{name: getattr(claim, name) for name in LABELS}) for claim in chosen
+    ]
     return pd.concat(frames, ignore_index=True).reindex(columns=COLUMNS)
 
 
