@@ -26,7 +26,7 @@ from pathlib import Path
 from lib import paths
 from lib.batch import report
 from lib.batch.execute import execute, execute_all, finished, plan_of
-from lib.batch.jobs import expand, folder, single
+from lib.batch.jobs import Job, expand, folder, single
 from lib.checks import ConfigError, check_range
 from lib.command import DONE, ended, say
 
@@ -40,11 +40,15 @@ def _run(args: Namespace) -> int:
     return DONE
 
 
-def _sweep(args: Namespace) -> int:
-    check_range("--jobs", args.jobs, 1)
-    jobs = expand(args.sweep)
-    for job in jobs if args.jobs == 1 else ():  # side by side, each checks its own
+def _check(jobs: Sequence[Job], side_by_side: int) -> None:
+    check_range("--jobs", side_by_side, 1)
+    for job in jobs if side_by_side == 1 else ():  # side by side, each checks its own
         plan_of(job)
+
+
+def _sweep(args: Namespace) -> int:
+    jobs = expand(args.sweep)
+    _check(jobs, args.jobs)
     remaining = [job for job in jobs if not finished(job)]
     for job in jobs:
         print(f"{'to run' if job in remaining else 'skipped':<12}{job.output}", flush=True)
@@ -59,8 +63,8 @@ def _all(args: Namespace) -> int:
             say(f"{notebook.name} is skipped: there is no {file}")
             continue
         jobs.append(single(notebook, files=[file] if file.is_file() else []))
-        plan_of(jobs[-1])
-    code = execute_all(jobs)
+    _check(jobs, args.jobs)
+    code = execute_all(jobs, args.jobs)
     if args.report:
         _report(args)
     return code
@@ -90,11 +94,14 @@ def _parser() -> ArgumentParser:
     sweep = commands.add_parser("sweep", help="execute one notebook with many combinations of parameters")
     sweep.add_argument("sweep", metavar="SWEEP.yaml", type=Path)
     sweep.add_argument("--dry-run", action="store_true", help="check and list the combinations, run none")
-    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="so many side by side, each in its process")
     everything = commands.add_parser("all", help="execute every notebook")
     everything.add_argument("--report", action="store_true", help="write the HTML report afterwards")
     pages = commands.add_parser("report", help="write the executed notebooks as HTML")
 
+    for command in (sweep, everything):
+        command.add_argument(
+            "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in its process"
+        )
     for command in (everything, pages):
         command.add_argument("--profile", choices=paths.PROFILES, default="demo")
     for command, function in {run: _run, sweep: _sweep, everything: _all, pages: _report}.items():

@@ -377,6 +377,8 @@ def test_side_by_side_each_job_is_a_command_of_its_own(sweep, notebook, store, m
     assert given[str(folder / "seed=2-mode=ok.ipynb")] == declared(notebook)[1] | changed
     assert len(given) == 4 and capsys.readouterr().out.count("failed ") == 2
     assert "--jobs must be at least 1" in refusal(capsys, "sweep", sweep, "--jobs", "0")
+    assert main(["all", "--jobs", "2"]) == 0
+    assert len(commands) == 5 and commands[-1][4::4] == [str(notebook), str(folder.parent / "2_toy.ipynb")]
 
 
 def test_an_interruption_ends_a_sweep_and_leaves_it_unfinished(sweep, fake, capsys):
