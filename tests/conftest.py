@@ -4,8 +4,6 @@ The tests run on the CPU, whose numbers they know: a GPU is hidden from them, bu
 marked `gpu`: CSE_TEST_GPU=1 .venv/bin/python -m pytest -m gpu tests
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """lib.notebook: the parameters of a running notebook, and what plain papermill may set."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import ipywidgets

@@ -1,7 +1,5 @@
 """lib.progress: lines where nobody looks, nothing for quick work, a bar in a terminal, and how to switch it off."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

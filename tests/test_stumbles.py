@@ -1,7 +1,5 @@
 """What public bug reports of this field stumble over: each case with what a user gets here, the right value or one sentence."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """lib.batch: what it refuses before a kernel starts, how runs end, sweeps, and all notebooks of a profile."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os

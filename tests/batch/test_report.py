@@ -1,7 +1,5 @@
 """lib.batch.report: pages and an index; nothing is loaded from a network, and every link leads somewhere."""
 
-from __future__ import annotations
-
 import functools
 import re
 from html.parser import HTMLParser

@@ -3,8 +3,6 @@
 Snakemake is no dependency: CSE_SNAKEMAKE names its program, else it is looked for on PATH; without it the tests that need it are skipped.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """python -m lib.runs: what it refuses, and that the file's method is the one that is trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

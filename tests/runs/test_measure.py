@@ -1,7 +1,5 @@
 """Tasks of a plan: what is refused, what scores depend on, and the encoders of a sum."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plan of a notebook: what it declares and refuses, what it finds, what it trains, and what it measures."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
