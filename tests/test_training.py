@@ -217,26 +217,6 @@ def test_after_a_slow_save_the_next_one_waits(tiny_bert, sentences, tmp_path, mo
     assert len(saves) == 1
 
 
-def test_a_checkpoint_that_cannot_be_finished_leaves_the_old_one(
-    tiny_bert, sentences, tmp_path, monkeypatch, checkpoints_at_once
-):
-    real, saves = torch.save, []
-
-    def save(content, path):
-        saves.append(path)
-        if len(saves) == 2:
-            Path(path).write_bytes(b"half")
-            raise OSError("no space left")
-        real(content, path)
-
-    monkeypatch.setattr(torch, "save", save)
-    checkpoint = tmp_path / "unfinished" / "checkpoint.pt"
-    with pytest.raises(OSError, match="no space left"):
-        training.train(*build(tiny_bert, sentences, max_steps=4), dev=None, checkpoint=checkpoint)
-    assert torch.load(checkpoint, weights_only=True)["progress"]["step"] == 1
-    assert list(checkpoint.parent.iterdir()) == [checkpoint]
-
-
 CHILD = """
 import sys, pathlib, time
 import lib.training as training

@@ -21,12 +21,6 @@ def encoder(tiny_bert):
     return SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1).eval()
 
 
-def test_maps_sum_to_one_over_the_tokens_and_are_zero_at_the_padding(encoder):
-    maps, mask = attention.attention_of(encoder, ["the dog runs in the park", "snow"], (0, 1))
-    assert maps.shape == (2, 2, 2, 8, 8)
-    torch.testing.assert_close(maps.sum(-1), mask[None, :, None].expand(2, 2, 2, 8).float())
-
-
 def test_information_of_a_pair_is_minus_the_loss_and_its_cosine_that_of_the_vectors(encoder):
     text = "the dog runs in the park"
     found = attention.pair_information(encoder, [text], [text], **HOW)

@@ -1,12 +1,11 @@
-"""Distillation as a method: the teacher's vectors beside the tokens, the term, runs."""
+"""Distillation as a method: the teacher's vectors beside the tokens, and the term."""
 
 import numpy as np
 import pytest
 
-from lib import runs
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.ensemble import EncoderSum
-from tests.methods.conftest import build, short_run, tokenized
+from tests.methods.conftest import build, tokenized
 
 
 @pytest.fixture(params=["one", "two"])
@@ -32,15 +31,3 @@ def test_the_term_is_the_mean_squared_error_to_a_teacher_that_reads_no_more_than
     difference = method.encoder.encode(texts) - cut.encode(texts)
     assert set(terms) == {"mse"} and abs(whole.encode(texts) - cut.encode(texts)).max() > 1e-2
     assert float(terms["mse"].detach()) == pytest.approx((difference**2).sum() / (4 * 32), rel=1e-4)
-
-
-def test_a_run_brings_the_student_to_the_teacher(tiny_bert, corpus_file, teacher, sentences):
-    config = short_run(
-        "distill", tiny_bert, corpus_file, teacher=teacher, max_steps=26, learning_rate=3e-3, dropout=0.0
-    )
-    finished = runs.run(config)
-    student, target = finished.encoder(), ensemble.load(teacher).encode(sentences)
-    start = SentenceEncoder.from_pretrained(config.backbone)
-    errors = [((e.encode(sentences) - target) ** 2).mean() for e in (start, student)]
-    assert errors[1] < 0.5 * errors[0]
-    assert finished.history.mse.iloc[0] == pytest.approx(errors[0], rel=0.3)
