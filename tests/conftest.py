@@ -4,6 +4,7 @@ The tests run on the CPU, whose numbers they know: a GPU is hidden from them, bu
 marked `gpu`: CSE_TEST_GPU=1 .venv/bin/python -m pytest -m gpu tests
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -19,6 +20,16 @@ WORDS = (
     "a the man woman dog cat child plays runs eats sleeps is was not in on under park house street red blue small "
     "large quickly slowly happy sad two three city river music guitar market opens closes new old rain snow sun"
 ).split()
+
+
+def rewrite(folder, name, change):
+    """Change a JSON file of a folder: by new values, or as a whole."""
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    if isinstance(change, dict):
+        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | change))
+    else:
+        path.write_text(change)
 
 
 @pytest.fixture(autouse=True)

@@ -23,21 +23,12 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.evaluation import evaluate_sts
 from lib.runs import __main__ as run_command
+from tests.conftest import rewrite
 
 ROOT = paths.root()
 
 
 # --- Encoders ---
-
-
-def rewrite(folder, name, change):
-    """Change a JSON file of a folder: by new values, or as a whole."""
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    if isinstance(change, dict):
-        path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | change))
-    else:
-        path.write_text(change)
 
 
 def reweigh(folder, pattern, change):

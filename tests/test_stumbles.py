@@ -21,6 +21,7 @@ from lib.paths import root
 from lib.results import history
 from lib.runs import Best, Plan, Run, projected_dev, run
 from lib.runs.prepare import preflight, run_id
+from tests.conftest import rewrite
 from tests.methods.conftest import batch, build
 
 CHINESE = ["我喜欢音乐。", "今天天气很好。", "这只狗在公园里跑。"]
@@ -31,11 +32,6 @@ __all__ = ["batch"]  # a fixture
 
 FLAGS = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
 LATER_FLAGS = FLAGS | {"weightedmean_tokens": "weightedmean", "lasttoken": "lasttoken"}
-
-
-def write_json(path, content):
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(content))
 
 
 @pytest.fixture
@@ -50,24 +46,24 @@ def theirs(tiny_bert, tmp_path):
         flags = FLAGS if version < 3 else LATER_FLAGS
         settings = {f"pooling_mode_{flag}": name == pooling for flag, name in flags.items()}
         settings |= {"include_prompt": True} if version >= 3 else {}
-        write_json(folder / "1_Pooling/config.json", {"word_embedding_dimension": 32} | settings)
+        rewrite(folder, "1_Pooling/config.json", {"word_embedding_dimension": 32} | settings)
         if dense:
             steps.append(("Dense", "2_Dense"))
             linear = nn.Linear(32, dense["out_features"], bias=dense["bias"])
             torch.manual_seed(1)
             nn.init.normal_(linear.weight, std=0.3)
-            write_json(folder / "2_Dense/config.json", {"in_features": 32} | dense)
+            rewrite(folder, "2_Dense/config.json", {"in_features": 32} | dense)
             weights = {f"linear.{name}": value for name, value in linear.state_dict().items()}
             save_file(weights, folder / "2_Dense/model.safetensors")
         steps += [("Normalize", f"{len(steps)}_Normalize")] if normalise else []
         names = [{"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
                  for i, (kind, path) in enumerate(steps)]  # fmt: skip
-        write_json(folder / "modules.json", names)
-        write_json(folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
+        rewrite(folder, "modules.json", json.dumps(names))
+        rewrite(folder, "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False})
         about = {"__version__": {"sentence_transformers": f"{version}.0.0"}}
         about |= {"prompts": {}, "default_prompt_name": None} if version >= 3 else {}
         about |= {"similarity_fn_name": "cosine"} if version >= 4 else {}
-        write_json(folder / "config_sentence_transformers.json", about)
+        rewrite(folder, "config_sentence_transformers.json", about)
         if version == 6:  # this one is installed: opened and saved once more by it
             peer = SentenceTransformer(str(folder), device="cpu")
             shutil.rmtree(folder)

@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import json
 import pickle
 import shutil
 import sys
@@ -18,6 +17,7 @@ from lib.checks import ConfigError, EncoderError
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import mlm_head
 from lib.methods import REGISTRY
+from tests.conftest import rewrite
 
 CODE = "from pathlib import Path\nPath({marker!r}).touch()\nraise ImportError('it ran')\n"
 
@@ -43,8 +43,7 @@ def foreign(tiny_bert, tmp_path, marker):
     models = {name: "foreign_code.Foreign" for name in ("AutoConfig", "AutoModel", "AutoModelForMaskedLM")}
     tokenizer = {"AutoTokenizer": [None, "foreign_code.Foreign"]}
     for name, classes in (("config.json", models), ("tokenizer_config.json", tokenizer)):
-        content = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps(content | {"auto_map": classes}))
+        rewrite(folder, name, {"auto_map": classes})
     return folder
 
 

@@ -1,7 +1,5 @@
 """Backbones without their last LayerNorms: which ones go, what is left, and the same encoder on disk."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -10,6 +8,7 @@ from torch import nn
 from lib.checks import EncoderError
 from lib.encoders import SentenceEncoder
 from lib.encoders.layer_norms import MARK, remove_layer_norms, removed
+from tests.conftest import rewrite
 
 
 def without(folder, layers):
@@ -45,8 +44,7 @@ def test_a_layer_without_them_is_the_sum_of_what_comes_in_and_what_it_computes(t
 def test_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):
     """A folder that says 1 and lacks those of both layers is incomplete."""
     without(tiny_bert, 2).save(tmp_path / "saved")
-    config = json.loads((tmp_path / "saved/config.json").read_text())
-    (tmp_path / "saved/config.json").write_text(json.dumps(config | {MARK: 1}))
+    rewrite(tmp_path / "saved", "config.json", {MARK: 1})
     with pytest.raises(EncoderError, match="it lacks 4 of its weights, the first is encoder.layer.0"):
         SentenceEncoder.from_pretrained(tmp_path / "saved")
 
