@@ -1,8 +1,6 @@
 """Planted causes are found, an encoder with nothing wrong is not suspected, and what is said of seeds and settings."""
 
 import copy
-import os
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +17,7 @@ from lib.encoders.ensemble import EncoderSum
 from lib.encoders.heads import projection_head
 from lib.encoders.sentence_encoder import in_mode
 from lib.evaluation.sts import cosine
+from tests.conftest import MINILM, REAL, needs_minilm
 
 
 def of_pairs(name, split, pairs):
@@ -141,16 +140,10 @@ def names(best, changed, words, sure=("reproduced",)):
     return best.sure in sure and len(parts) == len(changed) and known
 
 
-REAL = Path(os.environ.get("CSE_DATA", ""))  # no test sees the variable
-
-
-@pytest.mark.published
-@pytest.mark.skipif(
-    not {"CSE_DATA", "CSE_MINILM"} <= set(os.environ), reason="needs CSE_DATA and CSE_MINILM (make published)"
-)
+@needs_minilm
 def test_on_minilm_the_planted_cause_is_named_first_and_nothing_without_one():
     """all-MiniLM-L6-v2, read by its mean, on every 40th pair of the seven tasks: all of them take an hour."""
-    minilm = SentenceEncoder.from_pretrained(os.environ["CSE_MINILM"]).eval()
+    minilm = SentenceEncoder.from_pretrained(MINILM).eval()
     minilm.normalise = False  # its last step: with it dot products would be cosines
     parts = [some_of(load_sts(REAL, name)) for name in STS_TASKS]
     others = [some_of(load_sts(REAL, "STS-B", "dev")), some_of(load_sts(REAL, "SICK-R", "all"))]

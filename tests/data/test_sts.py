@@ -1,8 +1,6 @@
 """The SentEval layout: empty gold, splits, counts, truncated files."""
 
 import hashlib
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +8,7 @@ import pytest
 from lib.checks import DataError
 from lib.data import files, load_sts
 from lib.data.sts import STS_TASKS, file_facts
-
-REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()
-
+from tests.conftest import REAL
 
 STS15, BENCH = "STS/STS15-en-test", "STS/STSBenchmark"
 SICK = [f"SICK/SICK_{part}.txt" for part in ("train", "trial", "test")]

@@ -1,8 +1,6 @@
 """In-domain retrieval and nearest texts on a circle, where every rank is known by hand."""
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval
 from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
+from tests.conftest import REAL
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
 ANGLES = {"a": 0, "b": 10, "c": 4, "d": 90, "e": 120, "f": 97, "g": 300}
@@ -62,9 +61,6 @@ def test_nearest_leaves_the_query_out():
     assert frame["text"].tolist() == ["c", "b", "d", "b"]
     assert frame["cosine"][2] == pytest.approx(np.cos(np.deg2rad(7)))
     assert len(nearest(encode, ["a"], ["a", "b"], k=9)) == 1
-
-
-REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder"))
 
 
 def sorted_slowly(queries, corpus, k):
