@@ -16,18 +16,11 @@ if not os.environ.get("CSE_TEST_GPU"):
 import pytest
 
 REAL = Path(os.environ.get("CSE_DATA", "/no/such/folder")).resolve()  # no test sees the variable
-MINILM = os.environ.get("CSE_MINILM", "")
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 WORDS = (
     "a the man woman dog cat child plays runs eats sleeps is was not in on under park house street red blue small "
     "large quickly slowly happy sad two three city river music guitar market opens closes new old rain snow sun"
 ).split()
-
-
-def needs_minilm(test):
-    """Real data and public weights, which `make published` names."""
-    why, known = "needs CSE_DATA and CSE_MINILM (make published)", {"CSE_DATA", "CSE_MINILM"} <= set(os.environ)
-    return pytest.mark.published(pytest.mark.skipif(not known, reason=why)(test))
 
 
 def rewrite(folder, name, change):

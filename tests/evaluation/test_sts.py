@@ -1,5 +1,7 @@
 """Aggregations by hand, scipy as the oracle, and the published scores of a public encoder."""
 
+import os
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
@@ -8,7 +10,7 @@ from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts
 from lib.evaluation.sts import cosine, evaluate_pair, spearman
-from tests.conftest import MINILM, REAL, needs_minilm
+from tests.conftest import REAL
 
 
 def task(name="STS12", sizes=(30, 10), seed=0):
@@ -84,11 +86,14 @@ def test_broken_vectors_count_as_cosine_zero():
     np.testing.assert_array_equal(cosine(x, np.ones((3, 2)) * [1, 0]), [1, 0, 0])
 
 
-@needs_minilm
+@pytest.mark.published
+@pytest.mark.skipif(
+    not {"CSE_DATA", "CSE_MINILM"} <= set(os.environ), reason="needs CSE_DATA and CSE_MINILM (make published)"
+)
 def test_published_scores_of_all_minilm_l6_v2():
     from lib.encoders import SentenceEncoder
 
-    encoder = SentenceEncoder.from_pretrained(MINILM)
+    encoder = SentenceEncoder.from_pretrained(os.environ["CSE_MINILM"])
     assert encoder.pooling == "mean"
     frame = evaluate_sts(encoder.encode, [load_sts(REAL, name) for name in STS_TASKS])
     scores = frame[frame.aggregation == "all"].set_index("task").value.round(2)
