@@ -122,6 +122,12 @@ def tiny_roberta(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
+def backbone(request) -> Path:
+    """A tiny encoder of each family."""
+    return request.getfixturevalue(request.param)
+
+
 @pytest.fixture(scope="session")
 def variant():
     """Function (folder, target, changes of the config) -> target, a new backbone with the tokenizer of another."""

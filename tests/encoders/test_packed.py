@@ -8,9 +8,9 @@ import torch
 from lib.encoders import SentenceEncoder, packed
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def case(request, sentences):
-    encoder = SentenceEncoder.from_pretrained(request.getfixturevalue(request.param), dropout=0.0).eval()
+@pytest.fixture
+def case(backbone, sentences):
+    encoder = SentenceEncoder.from_pretrained(backbone, dropout=0.0).eval()
     inputs = encoder.tokenizer(sentences[:9], padding=True, return_tensors="pt")
     return encoder.backbone, inputs["input_ids"], inputs["attention_mask"]
 

@@ -108,3 +108,8 @@ def bert(lively):
 @pytest.fixture(scope="session")
 def roberta(lively):
     return lively("roberta")
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def lively_backbone(request):
+    return request.getfixturevalue(request.param)

@@ -280,11 +280,10 @@ OFF = {
 }
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("name", OFF)
-def test_without_its_idea_a_method_is_another_one_bit_by_bit(backbone, request, second, sentences, name):
+def test_without_its_idea_a_method_is_another_one_bit_by_bit(backbone, second, sentences, name):
     off, plain, given = OFF[name]
-    config = RunConfig(backbone=str(request.getfixturevalue(backbone)), method=name, method_arguments=off)
+    config = RunConfig(backbone=str(backbone), method=name, method_arguments=off)
     config = config.replace(pooling=POOLING.get(name, "cls"))
     config = config.replace(batch_size=16, max_length=16, max_steps=3, learning_rate=1e-3, dev_task="none")
     config_plain = config.replace(method=plain, **given)
@@ -340,17 +339,16 @@ def read_twins(method, ids, mask, maps):
     return views
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("padded_queries", [True, False])
 @pytest.mark.parametrize(("slicing", "factor", "layers"), [("layer_parity", True, (0, 1)), ("head_pairs", False, (1,))])
 @pytest.mark.parametrize(("name", "read"), [("micse", read_copies), ("mirror_bert", read_copies), ("ct", read_twins)])
 def test_the_attention_term_is_the_loss_of_both_views(
-    backbone, padded_queries, slicing, factor, layers, name, read, request, sentences
+    backbone, padded_queries, slicing, factor, layers, name, read, sentences
 ):
     options = {"slicing": slicing, "valid_fraction_factor": factor}
     changes = {"ami_weight": 0.5, "ami_samples": 20, "min_layer": layers[0], "max_layer": layers[-1] + 1}
     changes |= options | {"padded_queries": padded_queries}
-    config = RunConfig(backbone=str(request.getfixturevalue(backbone)), method=name, max_length=16)
+    config = RunConfig(backbone=str(backbone), method=name, max_length=16)
     method, tokens = prepare(config.replace(**changes), sentences)
     batch = tokens.batch(np.arange(6))
     torch.manual_seed(1)

@@ -32,12 +32,11 @@ def copies(inputs, count=2):
     return (x.repeat_interleave(count, 0) for x in inputs.column("anchor"))
 
 
-@pytest.mark.parametrize("folder", ["bert", "roberta"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("which", ["both", "first"])
-def test_the_auxiliary_loss_equals_the_unpacked_modules(folder, reduction, which, sentences, batch, request):
+def test_the_auxiliary_loss_equals_the_unpacked_modules(lively_backbone, reduction, which, sentences, batch):
     options = {"auxiliary_reduction": reduction, "auxiliary_copies": which, "auxiliary_weight": 0.5}
-    method = build(request.getfixturevalue(folder), **options)
+    method = build(lively_backbone, **options)
     inputs = batch(method, sentences[:12])
     ids, mask = copies(inputs, 2 if which == "both" else 1)
     h = method.encoder(ids, mask)

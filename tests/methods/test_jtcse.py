@@ -15,11 +15,10 @@ from tests.methods.conftest import run as run_method
 build = partial(build_method, "jtcse", dropout=0.1, cross_attention_layers=2)
 
 
-@pytest.fixture(scope="module", params=["tiny_bert", "tiny_roberta"])
-def deep(request, tmp_path_factory, variant):
+@pytest.fixture
+def deep(backbone, tmp_path, variant):
     """Four layers, weights large enough that attention is not uniform."""
-    folder = tmp_path_factory.mktemp("deep")
-    return variant(request.getfixturevalue(request.param), folder, num_hidden_layers=4, initializer_range=0.2)
+    return variant(backbone, tmp_path / "deep", num_hidden_layers=4, initializer_range=0.2)
 
 
 def run(method, inputs, seed=1):
@@ -78,11 +77,10 @@ def test_the_branch_is_each_encoders_attention_to_the_values_of_the_other(deep, 
             assert abs(branched - stream).max() > 0.1
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, request, inputs):
+def test_the_encoders_own_streams_do_not_know_of_the_branch(backbone, inputs):
     results = []
     for count, branch in ((0, "carried"), (1, "carried"), (2, "carried"), (2, "last")):
-        method = build(request.getfixturevalue(backbone), cross_attention_layers=count, branch=branch)
+        method = build(backbone, cross_attention_layers=count, branch=branch)
         terms, h, c = run(method, inputs(method))
         assert len(c) == (2 if count else 0)
         results.append([*h, terms["nce"], terms["ictm"]])

@@ -68,17 +68,15 @@ def test_the_late_head_reaches_the_late_layers_through_the_first_token_alone(ber
     assert method.encoder.backbone.encoder.layer[0].output.dense.weight.grad.any()  # M is not detached
 
 
-@pytest.mark.parametrize("backbone", ["bert", "roberta"])
-def test_a_run_keeps_encoder_head_and_late_layers(backbone, request, corpus_file):
-    start = request.getfixturevalue(backbone)
-    run = runs.run(short_run("mlm", start, corpus_file, condenser_weight=1.0))
+def test_a_run_keeps_encoder_head_and_late_layers(lively_backbone, corpus_file):
+    run = runs.run(short_run("mlm", lively_backbone, corpus_file, condenser_weight=1.0))
     saved = run.folder / "encoder"
     model, report = AutoModelForMaskedLM.from_pretrained(saved, output_loading_info=True)
     assert not report["missing_keys"] and not report["unexpected_keys"]
     words = run.encoder().backbone.get_input_embeddings().weight
     assert torch.equal(model.get_input_embeddings().weight, words)
     assert torch.equal(model.get_output_embeddings().weight, words)
-    before = SentenceEncoder.from_pretrained(start).backbone.get_input_embeddings().weight
+    before = SentenceEncoder.from_pretrained(lively_backbone).backbone.get_input_embeddings().weight
     assert not torch.equal(before, words)
     again = build(saved, head="pretrained", condenser_weight=1.0)  # the next stage starts from the saved late layers
     for name, tensor in load_file(saved / LATE_LAYERS).items():
@@ -105,10 +103,10 @@ def test_whole_words_are_masked_together(tmp_path, sentences, batch):
     assert torch.equal(hidden[:, 1:][inside], hidden[:, :-1][inside])
 
 
-@pytest.fixture(params=["tiny_bert", "tiny_roberta"])
-def headless(request, tmp_path):
+@pytest.fixture
+def headless(backbone, tmp_path):
     """A sentence encoder of each family, saved without an MLM head."""
-    SentenceEncoder.from_pretrained(request.getfixturevalue(request.param), pooling="mean").save(tmp_path / "headless")
+    SentenceEncoder.from_pretrained(backbone, pooling="mean").save(tmp_path / "headless")
     return tmp_path / "headless"
 
 

@@ -36,10 +36,9 @@ def vectors(method, inputs, role):
     return method.encoder.backbone(input_ids=ids, attention_mask=mask).last_hidden_state, mask.bool()
 
 
-@pytest.mark.parametrize("folder", ["bert", "roberta"])
-def test_the_three_terms_equal_the_plain_modules(folder, sentences, batch, request):
+def test_the_three_terms_equal_the_plain_modules(lively_backbone, sentences, batch):
     """Without padding, sentence by sentence, from the backbone's own forward pass."""
-    method = build(request.getfixturevalue(folder), decoder_layers=2, decoder_heads=2, temperature=0.1)
+    method = build(lively_backbone, decoder_layers=2, decoder_heads=2, temperature=0.1)
     inputs = pairs(batch, method, sentences)
     (first, mask), (second, _) = (vectors(method, inputs, role) for role in inputs.roles)
     h, h_pos = first[:, 0], second[:, 0]
@@ -53,7 +52,7 @@ def test_the_three_terms_equal_the_plain_modules(folder, sentences, batch, reque
         each += F.cross_entropy(logits[0], ids[keep], reduction="none").tolist()
     assert not mask.all() and len(each) == mask.sum()
     assert terms["reconstruction"].item() == pytest.approx(0.2 * np.mean(each), rel=1e-4)
-    summed = build(request.getfixturevalue(folder), decoder_layers=2, decoder_heads=2, reconstruction_reduce="sum")
+    summed = build(lively_backbone, decoder_layers=2, decoder_heads=2, reconstruction_reduce="sum")
     summed.load_state_dict(method.state_dict())
     assert summed(inputs)["reconstruction"].item() == pytest.approx(0.2 * sum(each), rel=1e-4)
 

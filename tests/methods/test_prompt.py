@@ -12,7 +12,6 @@ from tests.methods.conftest import build as build_method
 from tests.methods.conftest import tokenized
 
 SECOND = PromptArguments().second_prompt
-FAMILIES = ["bert", "roberta"]  # large weights, see conftest
 
 
 def build(folder, **options):
@@ -46,10 +45,9 @@ def inputs(sentences):
     return lambda method: (texts, tokenized(method, texts).batch(np.arange(8)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("denoising", ["always", "train_only", "released", "none"])
-def test_the_loss_is_that_of_both_templates(request, inputs, family, denoising):
-    method = build(request.getfixturevalue(family), denoising=denoising, temperature=0.1)
+def test_the_loss_is_that_of_both_templates(lively_backbone, inputs, denoising):
+    method = build(lively_backbone, denoising=denoising, temperature=0.1)
     texts, batch = inputs(method)
     assert not batch.attention_mask.bool().all()
     how = {"positions": 0} if denoising == "released" else {}
@@ -60,12 +58,11 @@ def test_the_loss_is_that_of_both_templates(request, inputs, family, denoising):
     assert (z1 - z2).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("denoising", ["always", "train_only", "none"])
 def test_what_is_kept_subtracts_only_where_it_should_and_so_does_its_folder(
-    request, tmp_path, inputs, family, denoising
+    lively_backbone, tmp_path, inputs, denoising
 ):
-    method = build(request.getfixturevalue(family), denoising=denoising)
+    method = build(lively_backbone, denoising=denoising)
     texts, _ = inputs(method)
     expected = by_hand(method.encoder, texts, PROMPT, denoising == "always").detach().numpy()
     method.save(tmp_path / "saved")

@@ -16,16 +16,13 @@ from tests.methods.conftest import run
 build = partial(build_method, "tncse", dropout=0.1)
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("halved", [True, False])
 @pytest.mark.parametrize("layer_norms_removed", [0, 1])
-def test_the_terms_are_the_losses_of_the_vectors(
-    backbone, dropout, halved, layer_norms_removed, request, inputs, shake
-):
+def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, layer_norms_removed, inputs, shake):
     """Without LayerNorms the lengths compared are those of the vectors, with them those of the poolers' outputs."""
     options = {"halved": halved, "layer_norms_removed": layer_norms_removed}
-    method = build(request.getfixturevalue(backbone), dropout=dropout, temperature=0.1, **options)
+    method = build(backbone, dropout=dropout, temperature=0.1, **options)
     shake(method.encoder.encoders[1])
     shake(method.poolers[1])
     views, terms = run(method, inputs(method))
@@ -78,14 +75,12 @@ def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shak
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("backbone", ["tiny_bert", "tiny_roberta"])
-def test_the_pretrained_pooler_is_the_backbones(backbone, request, sentences):
-    folder = request.getfixturevalue(backbone)
-    method = build(folder, pooler_from=str(folder))
+def test_the_pretrained_pooler_is_the_backbones(backbone, sentences):
+    method = build(backbone, pooler_from=str(backbone))
     encoder = method.encoder.encoders[0].eval()
     ids = encoder.tokenizer(sentences[:5], padding=True, return_tensors="pt")
     h = encoder(ids["input_ids"], ids["attention_mask"])
-    expected = SentenceEncoder.from_pretrained(folder, pooling="pooler")(ids["input_ids"], ids["attention_mask"])
+    expected = SentenceEncoder.from_pretrained(backbone, pooling="pooler")(ids["input_ids"], ids["attention_mask"])
     for pooler in method.poolers:
         torch.testing.assert_close(pooler(h), expected, rtol=1e-4, atol=1e-5)
 
