@@ -130,17 +130,17 @@ def backbone(request) -> Path:
 
 @pytest.fixture(scope="session")
 def variant():
-    """Function (folder, target, changes of the config) -> target, a new backbone with the tokenizer of another."""
+    """Function (folder, target, class, seed, changes of the config) -> target, a new backbone with the tokenizer of another."""
 
     import torch
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-    def make(folder, target, **changes):
+    def make(folder, target, model=AutoModel, seed=3, **changes):
         config = AutoConfig.from_pretrained(folder)
         for name, value in changes.items():
             setattr(config, name, value)
-        torch.manual_seed(3)
-        AutoModel.from_config(config).save_pretrained(target)
+        torch.manual_seed(seed)
+        model.from_config(config).save_pretrained(target)
         AutoTokenizer.from_pretrained(folder).save_pretrained(target)
         return str(target)
 

@@ -1,5 +1,7 @@
 """What holds for every loss: its gradient is the numerical one, and input that makes no sense is refused in a sentence."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -33,18 +35,12 @@ def with_hard_negatives(z1, z2, negatives, **options):
     return info_nce(z1, z2, hard_negatives=negatives, **options)
 
 
-def with_a_margin(z1, z2):
-    return info_nce(z1, z2, margin=10.0)
-
-
-def with_three_negatives(z1, z2):
-    return losses.contrastive_tension(z1, z2, negatives=3)
-
-
 def ranked(loss):
     return lambda z1, z2, t: loss(z1, z2, torch.nn.functional.normalize(t, dim=-1) @ t.T)
 
 
+with_a_margin = partial(info_nce, margin=10.0)
+with_three_negatives = partial(losses.contrastive_tension, negatives=3)
 TEACHER = torch.rand(4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
 # loss, shapes of what it is differentiated in, options
 GRADIENTS = [

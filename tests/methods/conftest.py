@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForMaskedLM, AutoTokenizer, BertForPreTraining
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
 from lib.config import RunConfig
 from lib.data import Batch, Corpus, tokenize_corpus
@@ -75,27 +75,19 @@ def inputs(batch, sentences):
 
 
 @pytest.fixture(scope="session")
-def second(tiny_bert, tmp_path_factory):
+def second(tiny_bert, variant, tmp_path_factory):
     """Another encoder with the same tokenizer, MLM head included."""
-    folder = tmp_path_factory.mktemp("second")
-    torch.manual_seed(3)
-    BertForPreTraining(AutoConfig.from_pretrained(tiny_bert)).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(tiny_bert).save_pretrained(folder)
-    return str(folder)
+    return variant(tiny_bert, tmp_path_factory.mktemp("second"), AutoModelForPreTraining)
 
 
 @pytest.fixture(scope="session")
-def lively(tiny_bert, tiny_roberta, tmp_path_factory):
+def lively(tiny_bert, tiny_roberta, variant, tmp_path_factory):
     """Function (bert or roberta; changes of the config) -> that tiny backbone with an MLM head, and weights large enough
     for losses to differ."""
 
     def make(family, **changes):
         source, folder = {"bert": tiny_bert, "roberta": tiny_roberta}[family], tmp_path_factory.mktemp(family)
-        torch.manual_seed(1)
-        config = AutoConfig.from_pretrained(source, **({"initializer_range": 0.2} | changes))
-        AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
-        AutoTokenizer.from_pretrained(source).save_pretrained(folder)
-        return str(folder)
+        return variant(source, folder, AutoModelForMaskedLM, seed=1, **({"initializer_range": 0.2} | changes))
 
     return make
 

@@ -53,13 +53,10 @@ POOLING = {"prompt": "mask_prompt"}  # of methods that read no [CLS] token
 WRAPPED = sorted(set(ARGUMENTS) - {"mlm"})
 
 
-@dataclass(frozen=True)
-class IdentityArguments:
-    note: str = ""
-
-
 class Identity(Wrapper):
-    Arguments = IdentityArguments
+    @dataclass(frozen=True)
+    class Arguments:
+        note: str = ""
 
 
 class Shift(Wrapper):

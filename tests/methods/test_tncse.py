@@ -42,14 +42,8 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, laye
         torch.testing.assert_close(terms[name], value, msg=name)
 
 
-def test_only_the_modulus_trains_the_poolers_which_are_thrown_away(tiny_bert, inputs, shake, tmp_path):
+def test_the_poolers_are_thrown_away(tiny_bert, tmp_path):
     method = build(tiny_bert)
-    shake(method.encoder.encoders[1])
-    terms = method(inputs(method))
-    (terms["nce"] + terms["icnce"]).backward(retain_graph=True)
-    assert all(p.grad is None for p in method.poolers.parameters())
-    terms["ictm"].backward()
-    assert all(p.grad.any() for p in method.poolers.parameters())
     method.save(tmp_path / "saved")
     kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
     assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
