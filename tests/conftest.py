@@ -6,6 +6,7 @@ marked `gpu`: CSE_TEST_GPU=1 .venv/bin/python -m pytest -m gpu tests
 
 import json
 import os
+import re
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read once, when the hub client is imported
@@ -31,6 +32,16 @@ def rewrite(folder, name, change):
         path.write_text(json.dumps((json.loads(path.read_text()) if path.is_file() else {}) | change))
     else:
         path.write_text(change)
+
+
+def reweigh(folder, pattern, change, name="model.safetensors"):
+    """Change the weights of a folder whose names have the pattern."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / name)
+    changed = {key: change(weight).contiguous() for key, weight in weights.items() if re.search(pattern, key)}
+    assert changed
+    save_file(weights | changed, folder / name, {"format": "pt"})
 
 
 @pytest.fixture(autouse=True)

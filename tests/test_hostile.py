@@ -4,7 +4,6 @@ The cases are data: input, and words of the sentence. They run in this process, 
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,20 +22,12 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.evaluation import evaluate_sts
 from lib.runs import __main__ as run_command
-from tests.conftest import rewrite
+from tests.conftest import reweigh, rewrite
 
 ROOT = paths.root()
 
 
 # --- Encoders ---
-
-
-def reweigh(folder, pattern, change):
-    """Change the weights of a folder whose names have the pattern."""
-    weights = load_file(folder / "model.safetensors")
-    changed = {key: change(weight).contiguous() for key, weight in weights.items() if re.search(pattern, key)}
-    assert changed
-    save_file(weights | changed, folder / "model.safetensors", {"format": "pt"})
 
 
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}

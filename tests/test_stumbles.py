@@ -214,20 +214,6 @@ def test_an_encoder_is_loaded_where_runs_are_trained(tiny_bert, monkeypatch):
 # --- Rows of a corpus ---
 
 
-@pytest.mark.parametrize(
-    "rows, row, role",
-    [
-        ("sent0,sent1\na cat,a dog\n,a bird\na fox,a hen\n", 2, "anchor"),
-        ("sent0,sent1,hard_neg\na cat,  ,a fish\na fox,a hen,a wolf\n", 1, "positive"),
-        ("anchor,hard_negative,positive\na cat,,a dog\na cat,a fox,\n", 2, "positive"),
-    ],
-)
-def test_an_empty_text_is_refused_with_its_row(tmp_path, rows, row, role):
-    (tmp_path / "pairs.csv").write_text(rows)
-    with pytest.raises(DataError, match=f"pairs.csv, row {row}: its {role} is empty, of 1 such rows"):
-        load_corpus("pairs.csv", tmp_path)
-
-
 def test_empty_hard_negatives_are_counted_aloud(tmp_path, capsys):
     (tmp_path / "triples.csv").write_text("sent0,sent1,hard_neg\na cat,a dog,\na fox,a hen,a wolf\n")
     assert load_corpus("triples.csv", tmp_path).columns[2] == (" ", "a wolf")

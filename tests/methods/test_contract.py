@@ -19,6 +19,7 @@ from lib.encoders.pooling import PROMPT
 from lib.losses import attention_mutual_information
 from lib.methods import REGISTRY, MethodSpec, Wrapper
 from lib.methods.mirror_bert import mask_span
+from tests.conftest import reweigh
 from tests.methods.conftest import tokenized
 
 AMI = {"ami_weight": 1.0, "min_layer": 0, "max_layer": 2, "ami_samples": 10}
@@ -565,9 +566,7 @@ def test_a_run_is_named_by_the_content_of_what_it_reads_and_not_by_its_place(
         encoder = SentenceEncoder.from_pretrained(second)
         REGISTRY["mlm"](encoder, REGISTRY["mlm"].Arguments(condenser_weight=1.0)).save(folder := tmp_path / "stage one")
     moved, changed = (shutil.copytree(folder, tmp_path / place) for place in ("moved", "changed"))
-    weights = load_file(changed / file)
-    weights[next(one for one in weights if one.endswith(part))] += 1
-    save_file(weights, changed / file, metadata={"format": "pt"})
+    reweigh(changed, f"(^|[.]){part}$", lambda weight: weight + 1, file)
     given = {"corpus": str(corpus_file), "backbone": str(tiny_bert), "method": name, "max_length": 16} | further
     ids = [runs.prepare(RunConfig.from_parameters(given | {parameter: str(at)})).id for at in (folder, moved, changed)]
     assert ids[0] == ids[1] != ids[2]
