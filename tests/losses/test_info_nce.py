@@ -9,29 +9,27 @@ from lib.losses import info_nce, positives_only
 from tests.losses.conftest import cosine
 
 
-def loop_reference(
-    z1, z2, temperature, hard=None, alpha=1.0, queue=None, include_positive=True, own_view=False, margin=0.0
-):
+def loop_reference(z1, z2, temperature, *, hard, alpha, queue, include_positive, own_view, margin, excluded):
     """The equation, written as loops over Python floats."""
 
     def wide(u, v):
         """Of a positive pair, its angle widened to at most 180 degrees."""
         return math.cos(min(math.pi, math.acos(cosine(u, v)) + math.radians(margin)))
 
-    z1, z2, hard, queue = (None if z is None else z.tolist() for z in (z1, z2, hard, queue))
-    total = 0.0
+    z1, z2, hard, queue, excluded = (None if z is None else z.tolist() for z in (z1, z2, hard, queue, excluded))
+    total, n = 0.0, len(z1)
     for i in range(len(z1)):
         denominator = 0.0
         for j in range(len(z2)):
-            if include_positive or j != i:
+            if include_positive if j == i else not (excluded and excluded[i][j]):
                 near = wide(z1[i], z2[i]) if j == i else cosine(z1[i], (z1 if own_view else z2)[j])
                 denominator += math.exp(near / temperature)
-            if hard is not None:
+            if hard and not (excluded and excluded[i][n + j]):
                 denominator += (alpha if i == j else 1.0) * math.exp(cosine(z1[i], hard[j]) / temperature)
         for q in queue or []:
             denominator += math.exp(cosine(z1[i], q) / temperature)
         total -= math.log(math.exp(wide(z1[i], z2[i]) / temperature) / denominator)
-    return total / len(z1)
+    return total / n
 
 
 @pytest.mark.parametrize("n, d", [(2, 3), (7, 16)])
@@ -41,12 +39,15 @@ def loop_reference(
 @pytest.mark.parametrize("include_positive", [True, False])
 @pytest.mark.parametrize("own_view", [True, False])
 @pytest.mark.parametrize("margin", [0.0, 10.0, 90.0])
-def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view, margin):
+@pytest.mark.parametrize("some_excluded", [True, False])
+def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view, margin, some_excluded):
     random = torch.Generator().manual_seed(n)
     z1, z2, negatives = torch.randn(3, n, d, generator=random, dtype=torch.float64)
     queue = torch.randn(queued, d, generator=random, dtype=torch.float64) if queued else None
     options = {"queue": queue, "include_positive": include_positive, "own_view": own_view, "margin": margin}
     negatives = negatives if hard else None
+    columns = torch.arange(2 * n if hard else n)
+    options["excluded"] = (torch.arange(n)[:, None] + columns) % 3 == 0 if some_excluded else None
     found = info_nce(z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options)
     expected = loop_reference(z1, z2, temperature, hard=negatives, alpha=alpha, **options)
     assert found.item() == pytest.approx(expected, rel=1e-9)
