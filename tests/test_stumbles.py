@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,16 +198,6 @@ def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(co
     for what in ("dev", projected_dev, history("alignment", "uniformity")):
         assert plan.measure("main", what, table="dev", **({"untuned": untuned} if what == "dev" else {})).empty
     assert config.dev_pairs(["demo"]).fingerprint() == load_sts(config.data_folder(), "demo").fingerprint()
-
-
-# --- Other devices ---
-
-
-def test_an_encoder_is_loaded_where_runs_are_trained(tiny_bert, monkeypatch):
-    """Such as mps: the device is chosen in one place."""
-    elsewhere = SimpleNamespace(device=torch.device("meta"))
-    monkeypatch.setattr("lib.encoders.sentence_encoder.processes", lambda: elsewhere)
-    assert SentenceEncoder.from_pretrained(tiny_bert).device.type == "meta"
 
 
 # --- Rows of a corpus ---
