@@ -24,8 +24,9 @@ def loop_reference(z1, z2, temperature, *, hard, alpha, queue, include_positive,
             if include_positive if j == i else not (excluded and excluded[i][j]):
                 near = wide(z1[i], z2[i]) if j == i else cosine(z1[i], (z1 if own_view else z2)[j])
                 denominator += math.exp(near / temperature)
-            if hard and not (excluded and excluded[i][n + j]):
-                denominator += (alpha if i == j else 1.0) * math.exp(cosine(z1[i], hard[j]) / temperature)
+            for k, negatives in enumerate(hard or [], start=1):  # of each row the first, the second, ...
+                if not (excluded and excluded[i][k * n + j]):
+                    denominator += (alpha if i == j else 1.0) * math.exp(cosine(z1[i], negatives[j]) / temperature)
         for q in queue or []:
             denominator += math.exp(cosine(z1[i], q) / temperature)
         total -= math.log(math.exp(wide(z1[i], z2[i]) / temperature) / denominator)
@@ -34,7 +35,7 @@ def loop_reference(z1, z2, temperature, *, hard, alpha, queue, include_positive,
 
 @pytest.mark.parametrize("n, d", [(2, 3), (7, 16)])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
-@pytest.mark.parametrize("hard, alpha", [(False, 1.0), (True, 1.0), (True, 0.5), (True, 0.0)])
+@pytest.mark.parametrize("hard, alpha", [(0, 1.0), (1, 1.0), (1, 0.5), (1, 0.0), (2, 0.5)])
 @pytest.mark.parametrize("queued", [0, 5])
 @pytest.mark.parametrize("include_positive", [True, False])
 @pytest.mark.parametrize("own_view", [True, False])
@@ -42,26 +43,16 @@ def loop_reference(z1, z2, temperature, *, hard, alpha, queue, include_positive,
 @pytest.mark.parametrize("some_excluded", [True, False])
 def test_equals_the_loop(n, d, temperature, hard, alpha, queued, include_positive, own_view, margin, some_excluded):
     random = torch.Generator().manual_seed(n)
-    z1, z2, negatives = torch.randn(3, n, d, generator=random, dtype=torch.float64)
+    z1, z2, *negatives = torch.randn(2 + hard, n, d, generator=random, dtype=torch.float64)
+    negatives = torch.stack(negatives) if hard else None
     queue = torch.randn(queued, d, generator=random, dtype=torch.float64) if queued else None
     options = {"queue": queue, "include_positive": include_positive, "own_view": own_view, "margin": margin}
-    negatives = negatives if hard else None
-    columns = torch.arange(2 * n if hard else n)
+    columns = torch.arange((1 + hard) * n)
     options["excluded"] = (torch.arange(n)[:, None] + columns) % 3 == 0 if some_excluded else None
-    found = info_nce(z1, z2, temperature=temperature, hard_negatives=negatives, hard_negative_weight=alpha, **options)
+    given = negatives[0] if hard == 1 else negatives  # one of each row may come as [N, D]
+    found = info_nce(z1, z2, temperature=temperature, hard_negatives=given, hard_negative_weight=alpha, **options)
     expected = loop_reference(z1, z2, temperature, hard=negatives, alpha=alpha, **options)
     assert found.item() == pytest.approx(expected, rel=1e-9)
-
-
-def test_several_hard_negatives_of_a_row_are_further_columns():
-    """Of two for each row, the second as a queue would be, but for the weight of a row's own."""
-    z1, z2, one, other = torch.randn(4, 5, 3, dtype=torch.float64)
-    found = info_nce(z1, z2, hard_negatives=torch.stack([one, other]))
-    torch.testing.assert_close(found, info_nce(z1, z2, hard_negatives=one, queue=other))
-    none = info_nce(z1, z2, hard_negatives=torch.stack([one, one]), hard_negative_weight=0.0)
-    queue = torch.cat([one, one])
-    own = torch.stack([info_nce(z1, z2, hard_negatives=one, hard_negative_weight=0.0), info_nce(z1, z2, queue=queue)])
-    assert own[0] < none < own[1]
 
 
 def test_hand_values():
