@@ -1,4 +1,4 @@
-"""RankCSE's lists against obvious loops and values by hand."""
+"""RankCSE's lists against obvious loops, values by hand, and what third-party code computes in their place."""
 
 import math
 
@@ -75,3 +75,22 @@ def test_values_by_hand():
     assert ranking_consistency(apart, apart[[1, 2, 3, 0]], temperature=0.01).item() == pytest.approx(math.log(2))
     for agree in (apart, same):
         assert ranking_consistency(agree, agree).item() == pytest.approx(0.0, abs=1e-12)
+
+
+def clamped(z1, z2):
+    """As third-party code has it: a log-mixture, never above 0, is clamped at *least* 1e-7, so that it is a constant."""
+    scores = torch.cosine_similarity(z1[:, None], z2[None], dim=-1) / 0.05
+    p, r = scores.softmax(1), scores.T.softmax(1)
+    mixture = ((p + r) / 2).log().clamp(min=1e-7)
+    return ((p * (p.log() - mixture) + r * (r.log() - mixture)).sum(1).mean() / 2).item()
+
+
+def test_the_clamp_of_third_party_code_ties_no_lists_and_rewards_collapse():
+    """The paper's term tells agreement (0) from disagreement (ln 2). The clamped one does not (0, 0); it is the negative
+    entropy of the lists, lowest where all sentences have one vector: - ln 4."""
+    apart, one = torch.eye(4, dtype=torch.float64), torch.ones(4, 4, dtype=torch.float64)
+    states = {"agree": (apart, apart), "disagree": (apart, apart[[1, 2, 3, 0]]), "collapsed": (one, one)}
+    paper = {name: round(ranking_consistency(*views).item(), 3) for name, views in states.items()}
+    code = {name: round(clamped(*views), 3) + 0.0 for name, views in states.items()}
+    assert paper == {"agree": 0.0, "disagree": 0.693, "collapsed": 0.0}
+    assert code == {"agree": 0.0, "disagree": 0.0, "collapsed": -1.386}

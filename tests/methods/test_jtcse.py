@@ -119,14 +119,37 @@ def test_the_coin_decides_who_looks_in_whom_for_both_pairs(tiny_bert, inputs, co
     assert directions == ({True, False} if coin else {False})
 
 
-@pytest.mark.parametrize("seed", [0, 1, 42])
-def test_the_coin_is_fair_and_forgets(tiny_bert, seed):
-    method, coins = build(tiny_bert, seed=seed), []
-    for step in range(4000):
+def draws(method, steps):
+    coins = []
+    for step in steps:
         method.step.fill_(step)
         coins.append(method.draw())
-    coins = np.array(coins)
+    return np.array(coins)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 42])
+def test_the_coin_is_fair_and_forgets(tiny_bert, seed):
+    coins = draws(build(tiny_bert, seed=seed), range(4000))
     tolerance = 4 * 0.5 / 4000**0.5
     assert abs(coins.mean() - 0.5) < tolerance
     for lag in (1, 2, 3, 4, 8):
         assert abs((coins[lag:] == coins[:-lag]).mean() - 0.5) < tolerance
+
+
+def test_the_coin_depends_on_the_step_and_the_seed_of_the_run_alone(tiny_bert):
+    method, steps = build(tiny_bert), range(64)
+    expected = draws(method, steps)
+    torch.manual_seed(99)
+    before = torch.get_rng_state()
+    assert np.array_equal(draws(method.eval(), steps[::-1]), expected[::-1])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert np.array_equal(draws(build(tiny_bert), steps), expected)
+    assert not np.array_equal(draws(build(tiny_bert, seed=1), steps), expected)
+
+
+def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
+    for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
+        method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
+        _, h, c = run(method, inputs(method))
+        for stream, branched in zip(h, c, strict=True):
+            torch.testing.assert_close(stream, branched, rtol=1e-4, atol=1e-4)
