@@ -371,14 +371,14 @@ def test_a_killed_run_ends_with_the_same_numbers(
 ):
     """It dies between the optimiser's update and what the method does after a step: queues, coins, thresholds."""
     around, _, inner = name.rstrip(")").rpartition("(")
-    further = {"corpus": str(corpus_file), "max_steps": 6, "dev_task": "demo", "chunk_size": chunk_size}
+    further = {"corpus": str(corpus_file), "max_steps": 4, "dev_task": "demo", "chunk_size": chunk_size}
     config = configure(tiny_bert, second, inner, around, **further)
     whole, real, steps = runs.run(config), training._step, []
 
     def dies_once(*args):
         steps.append(args[-1])
         values = real(*args)
-        if len(steps) == 4:
+        if len(steps) == 3:
             raise KeyboardInterrupt
         return values
 
@@ -387,7 +387,7 @@ def test_a_killed_run_ends_with_the_same_numbers(
     with pytest.raises(KeyboardInterrupt):
         runs.run(config)
     resumed = runs.run(config)
-    assert steps == [1, 2, 3, 4, 4, 5, 6] and resumed.folder != whole.folder
+    assert steps == [1, 2, 3, 3, 4] and resumed.folder != whole.folder
     assert resumed.history.equals(whole.history) and resumed.metrics == whole.metrics
     weights = sorted(path.relative_to(whole.folder) for path in whole.folder.rglob("*.safetensors"))
     assert weights and all((whole.folder / at).read_bytes() == (resumed.folder / at).read_bytes() for at in weights)
