@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts
-from lib.evaluation.sts import cosine, evaluate_pair
+from lib.evaluation.sts import cosine, evaluate_pair, spearman
 from tests.conftest import REAL
 
 
@@ -38,6 +38,14 @@ def test_three_aggregations():
     assert values["all"] == pytest.approx(score(whole))
     assert values["mean"] == pytest.approx((large + small) / 2)
     assert values["wmean"] == pytest.approx((30 * large + 10 * small) / 40)
+
+
+def test_spearman_equals_scipy_with_ties():
+    random = np.random.default_rng(0)
+    for _ in range(5):
+        x, y = random.integers(0, 5, 50), random.normal(size=50)
+        assert spearman(x, y) == pytest.approx(100 * spearmanr(x, y).statistic)
+    assert np.isnan(spearman(np.ones(5), np.arange(5)))
 
 
 def test_every_distinct_sentence_is_encoded_once():

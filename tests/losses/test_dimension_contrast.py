@@ -58,6 +58,11 @@ def test_hand_values():
     assert code.item() == pytest.approx(2 * 2 + 0.05 * 1)
 
 
+def test_it_vanishes_for_equal_views_whose_dimensions_are_uncorrelated():
+    h = torch.tensor([[1.0, 1.0, 1.0], [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]])
+    assert dimension_contrast(h, h * 3 + 1, reduce="sum").item() == pytest.approx(0, abs=1e-12)
+
+
 def test_a_constant_dimension_is_correlated_with_nothing_and_keeps_its_gradient_finite():
     h, h_pos = (x.float() for x in draw(100))
     h[:, 2] = 4.1 + 1e-7 * torch.randn(100)  # what rounding leaves of a constant

@@ -77,6 +77,15 @@ def test_values_by_hand():
         assert ranking_consistency(agree, agree).item() == pytest.approx(0.0, abs=1e-12)
 
 
+def test_a_student_that_ranks_as_its_teacher_loses_least(given):
+    z1, _, teacher = given
+    own = torch.cosine_similarity(z1[:, None], z1[None], dim=-1)
+    assert list_mle(z1, z1, own, temperature=0.05) < 0.5 < list_mle(z1, z1, teacher, temperature=0.05)
+    z = z1.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(list_net(z, z, own, temperature=0.1, teacher_temperature=0.1), z)
+    torch.testing.assert_close(gradient, torch.zeros_like(gradient), atol=1e-12, rtol=0)
+
+
 def clamped(z1, z2):
     """As third-party code has it: a log-mixture, never above 0, is clamped at *least* 1e-7, so that it is a constant."""
     scores = torch.cosine_similarity(z1[:, None], z2[None], dim=-1) / 0.05

@@ -45,6 +45,14 @@ def test_hand_values():
     assert tensor_modulus(h, g, p, q, halved=False).item() == pytest.approx(math.log(2) / 2)
 
 
+def test_it_vanishes_for_equal_directions_or_equal_vectors():
+    h, g, p, q = draw(8)
+    other = h.roll(-1, 0)[0::2].repeat_interleave(2, 0)  # row 2k + 1 of g lies along row 2k of h
+    along = h[0::2].repeat_interleave(2, 0) * 3
+    assert tensor_modulus(h, along, p, q).item() == pytest.approx(0, abs=1e-9)
+    assert tensor_modulus(h, other, p, p[0::2].repeat_interleave(2, 0)).item() == 0
+
+
 def test_a_negative_cosine_is_a_constant_and_the_lengths_still_learn():
     h, g, p, q = (x.requires_grad_() for x in draw(40, seed=3))
     cosines = torch.cosine_similarity(h[0::2], g[1::2])

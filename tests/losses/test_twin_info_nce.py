@@ -34,3 +34,11 @@ def test_hand_values():
     z = torch.eye(2).repeat_interleave(2, 0)
     assert twin_info_nce(z, temperature=1.0).item() == pytest.approx(math.log(1 + 2 / math.e))
     assert twin_info_nce(torch.ones(8, 4)).item() == pytest.approx(math.log(7), rel=1e-5)
+
+
+def test_the_same_row_of_the_other_encoder_is_neither_positive_nor_negative():
+    """a is 1 where b is 1, yet nothing is gained: row i of b is seen by all rows of a but row i."""
+    a = torch.eye(4, dtype=torch.float64)
+    b = torch.eye(4, dtype=torch.float64)[[1, 0, 3, 2]]
+    assert twin_info_nce(a, b, temperature=1.0).item() == pytest.approx(math.log(1 + 2 / math.e))
+    assert twin_info_nce(a, a, temperature=1.0).item() == pytest.approx(math.log(3))  # cosine 1 on the diagonal only

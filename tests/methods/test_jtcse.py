@@ -1,4 +1,4 @@
-"""JTCSE as a method: the cross-attention branch, the coin."""
+"""JTCSE as a method: what the first token sees, the cross-attention branch, the coin."""
 
 from functools import partial
 
@@ -8,6 +8,8 @@ import torch
 from transformers import AutoModel
 
 from lib.data import Batch
+from lib.encoders import SentenceEncoder
+from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
 from tests.methods.conftest import build as build_method
 from tests.methods.conftest import run as run_method
@@ -39,6 +41,32 @@ def eager(encoder):
 
 def heads(x):
     return x.unflatten(-1, (2, 16)).transpose(1, 2)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize(
+    "pooling, maps", [("cls", None), ("mean", None), ("cls", AttentionMaps((1, 3), True)), ("cls", AttentionMaps((0,)))]
+)
+def test_the_first_token_sees_what_the_library_computes(deep, sentences, padded, pooling, maps):
+    encoder = SentenceEncoder.from_pretrained(deep, pooling=pooling, dropout=0.0).train()
+    rows = encoder.tokenizer(sentences[:6], padding=True, return_tensors="pt")
+    ids, mask = (rows[k] if padded else rows[k][:, :5] for k in ("input_ids", "attention_mask"))
+    assert mask.all() != padded
+    inputs, peer = AttentionInputs((0, 2, 3)), eager(encoder)
+    encoder(ids, mask, inputs=inputs, maps=maps)
+    states = peer(ids, mask, output_hidden_states=True).hidden_states
+    assert set(inputs.captured) == {0, 2, 3}
+    for at, (hidden, query, key, value, keys) in inputs.captured.items():
+        attention = peer.encoder.layer[at].attention.self
+        close = {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close(hidden, states[at][:, 0], **close)
+        torch.testing.assert_close(query, heads(attention.query(states[at]))[:, :, :1], **close)
+        real = mask[:, None, :, None]
+        for captured, linear in ((key, attention.key), (value, attention.value)):
+            torch.testing.assert_close(captured * real, heads(linear(states[at])) * real, **close)
+        assert keys is None if not padded else torch.equal(keys[:, 0, 0], mask.bool())
+        after = first_token_layer(encoder.backbone.encoder.layer[at], hidden, query, key, value, keys)
+        torch.testing.assert_close(after, states[at + 1][:, 0], **close)
 
 
 def by_hand(method, ids, mask, layers):
