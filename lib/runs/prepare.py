@@ -11,7 +11,7 @@ import psutil
 import torch
 
 from lib import paths
-from lib.checks import ConfigError
+from lib.checks import ConfigError, remark
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
 from lib.data.corpus import HARD_NEGATIVE
@@ -174,6 +174,10 @@ def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) 
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
     if config.precision == "fp16" and group.device.type == "cpu":
         raise ConfigError("precision 'fp16' needs a GPU, and there is none: take bf16 or fp32.")
+    if config.precision == "bf16" and not encoder.computes_bf16:
+        remark(
+            "this CPU has no instructions for bf16, and a step takes many times as long as in fp32: set precision to fp32."
+        )
     parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
     rows = config.batch_size / group.num_processes
     rows = min(rows, config.chunk_size or rows)

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from lib import paths, runs
-from lib.checks import ConfigError, DataError, EncoderError
+from lib.checks import ConfigError, DataError, EncoderError, remark
+from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs import store
 
@@ -85,6 +86,13 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
     assert other.settings != first.settings
     student = runs.run(config.replace(method="distill", teacher=str(first.folder / "encoder")))
     assert str(first.folder) not in str(student.settings)
+
+
+def test_bf16_is_remarked_on_where_the_cpu_has_no_instructions_for_it(config, monkeypatch, capsys):
+    monkeypatch.setattr(SentenceEncoder, "computes_bf16", False)
+    remark.cache_clear()
+    runs.preflight(config.replace(precision="bf16"))
+    assert "set precision to fp32" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
