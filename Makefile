@@ -30,6 +30,7 @@ $(VENV)/.installed: requirements.txt constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	$(BIN)/python -c "import pynndescent"  # compiled once, in half a minute: t-SNE and UMAP need it
 	@touch $@
 
 # small networks: two notebooks side by side, one thread in each, are faster than one with two

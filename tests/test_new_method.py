@@ -43,6 +43,7 @@ def test_the_walk_adds_a_method_that_keeps_the_contract_and_trains(tmp_path):
     subprocess.run([sys.executable, "-m", "ruff", "check", "--quiet", *new], cwd=tmp_path, check=True)
 
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "CSE_RUNS": str(tmp_path / "runs")}
+    environment["CSE_CACHE"] = str(ROOT / ".cache")  # the doc strings were read for other tests
     tests = ["tests/losses/test_align_uniform.py", "tests/methods/test_contract.py", "tests/test_imports.py"]
     chosen = ["-k", "align_uniform or every_method or imports", "-p", "no:cacheprovider", "-q"]
     train = ["-m", "lib.runs", "-f", "params/demo/0_start_here.yaml"]

@@ -5,6 +5,7 @@
 """
 
 import ast
+import gc
 import hashlib
 import inspect
 import math
@@ -59,6 +60,7 @@ _MARKUP = [
     (re.compile(r"(?<![\w*])\*{1,2}([^\s*](?:[^*]*[^\s*])?)\*{1,2}(?![\w*])"), r"\1"),  # *text*, **text**
     (re.compile(r"\s*\[#?\w{1,12}\]_"), ""),  # [1]_
 ]
+_MARK = re.compile(r"[\[`*]")  # one of them is in all markup
 _BOUNDARY = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(]?[A-Z])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|figs?|eqs?|refs?|sec|ch|vol|nos?|pp|dr|mr|prof|resp|approx|incl|eds?|st)"
@@ -137,7 +139,7 @@ def sentences_of(doc_string: str) -> list[str]:
     """The prose sentences of one doc string, in order, without its markup."""
     sentences = []
     for paragraph in paragraphs(doc_string):
-        for pattern, replacement in _MARKUP:
+        for pattern, replacement in _MARKUP if _MARK.search(paragraph) else ():
             paragraph = pattern.sub(replacement, paragraph)
         paragraph = single_spaced(paragraph)
         start = 0
@@ -194,6 +196,7 @@ def docstring_sentences() -> list[str]:
 
     def write(path: Path) -> None:
         sentences: dict[str, str] = {}
+        gc.freeze()  # what is loaded already: searching it for cycles, again and again, takes half of the time
         with progress(total=len(packages), label="read doc strings, package") as bar:
             for _, folder in packages.values():
                 for file in sorted(folder.rglob("*.py")):
@@ -202,6 +205,7 @@ def docstring_sentences() -> list[str]:
                         for sentence in chain.from_iterable(map(sentences_of, texts)):
                             sentences.setdefault(sentence.lower(), sentence)
                 bar.update()
+        gc.unfreeze()
         path.write_text("\n".join(sentences.values()), encoding="utf8")
 
     return read_lines(paths.made_once(paths.cache() / "demo" / f"sentences-{key}.txt", write))
