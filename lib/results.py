@@ -218,7 +218,7 @@ def floors(
     known = readings.value.agg(["mean", "size"]).reset_index()
     known = known[known["size"] == (1 if isinstance(task, str) else len(task))]
     known = known.assign(name="untuned, " + known.pooling)
-    words = known[known.backbone.isin(MADE_FROM)].assign(name="word vectors, untrained")
+    words = known[known.backbone.isin(MADE_FROM)].assign(name="word vectors")
     both = pd.concat([known, words.assign(backbone=words.backbone.map(MADE_FROM))]).rename(columns={"mean": "value"})
     best = both.sort_values("value").drop_duplicates("backbone", keep="last")
     return best.sort_values("backbone")[["name", "backbone", "value"]].reset_index(drop=True)

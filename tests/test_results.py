@@ -286,7 +286,7 @@ def test_floors_are_the_best_untrained_reading_and_word_vectors_of_the_mini_bert
     frame += [untuned("other", "cls", 99.0, aggregation="wmean"), untuned("other", "cls", 99.0, metric="pearson")]
     found = floors(pd.concat(frame))
     assert found.to_numpy().tolist() == [
-        ["untuned, cls", "averaging start", 60.0], ["word vectors, untrained", "mini-bert", 60.0], ["untuned, mean", "other", 55.0],
+        ["untuned, cls", "averaging start", 60.0], ["word vectors", "mini-bert", 60.0], ["untuned, mean", "other", 55.0],
     ]  # fmt: skip
     dev = floors(pd.concat(frame), task="STS-B", split="dev")
     assert dev.to_numpy().tolist() == [["untuned, pooler", "other", 99.0]]

@@ -195,7 +195,8 @@ def _nearest(frame: pd.DataFrame) -> Figure:
         ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=style.colour("SimCSE"))
         texts = []
         for rank, text, *at in near[["rank", "text", "x", "y"]].itertuples(index=False):
-            ax.annotate(f"{rank:.0f}", at, (4, 3), textcoords="offset points", fontsize=9)
+            beside = (4, 3) if rank % 2 else (-9, -10)  # of neighbours that lie close, one each
+            ax.annotate(f"{rank:.0f}", at, beside, textcoords="offset points", fontsize=9)
             texts.append(textwrap.shorten(f"{rank:.0f}. {text}", 56, placeholder=" …"))
         ax.set(title=name, xticks=[], yticks=[])
         ax.set_xlabel("\n".join(texts), loc="left", fontsize=9)

@@ -145,14 +145,15 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
         found: scores of the level field, one kind of task. work: see `works`.
 
     Returns:
-        Index backbone, method: what `results.compare` gives, work, and the verdict on all encoders together.
+        Index backbone, method: what `results.compare` gives, work, and "both encoders", the verdict on the two together.
     """
     by, floors = ["backbone", "method"], results.floors()
     table = results.compare(found, _over("SimCSE", found), by, holm="backbone").reset_index()
     parts = [part.sort_values("gain", ascending=False) for _, part in table.groupby("backbone", sort=False)]
     table = pd.concat(parts or [table])
     verdicts = {name: results.verdict(part, floors=floors) for name, part in table.groupby("method")} | {"SimCSE": ""}
-    return table.assign(work=table.method.map(work).astype(float), verdict=table.method.map(verdicts)).set_index(by)
+    table["work"], table["both encoders"] = table.method.map(work).astype(float), table.method.map(verdicts)
+    return table.set_index(by)
 
 
 def published(profile: str, *methods: str) -> pd.DataFrame:
@@ -191,7 +192,7 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
     above: 4), with Holm's intervals over these contrasts of an encoder.
 
     Returns:
-        Index backbone, method, over: what `results.compare` gives, and the verdict on all encoders together.
+        Index backbone, method, over: what `results.compare` gives, and "both encoders", the verdict on the two together.
     """
     pairs = [found[:0].assign(over="")]
     for name in [name for name in found.method.unique() if name in table]:
@@ -206,7 +207,7 @@ def controls(found: pd.DataFrame, table: Mapping[str, Mapping[str, Any]], work: 
     compared = compared[compared.method != "control"].dropna(subset="gain")
     compared["over"] = compared.over.str.split(" over ").str[-1]
     verdicts = {key: results.verdict(part) for key, part in compared.groupby(["method", "over"])}
-    compared["verdict"] = [verdicts[key] for key in zip(compared.method, compared.over, strict=True)]
+    compared["both encoders"] = [verdicts[key] for key in zip(compared.method, compared.over, strict=True)]
     return compared.set_index(["backbone", "method", "over"])
 
 

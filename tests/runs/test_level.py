@@ -147,7 +147,9 @@ def test_gains_over_simcse_are_wider_for_every_contrast(found):
     assert row.gain == pytest.approx(each.mean()) and row.work == 5.0 and row.tasks == "2 of 2"
     holm = results.compare(found[found.backbone == "A"], "SimCSE", ["backbone", "method"], holm="backbone")
     assert standing.loc["A"][["low", "high"]].sort_index().equals(holm.loc["A"][["low", "high"]].sort_index())
-    assert standing.loc[("A", "SimCSE"), "verdict"] == "" and standing.verdict.loc[:, "NCE"].nunique() == 1
+    assert (
+        standing.loc[("A", "SimCSE"), "both encoders"] == "" and standing["both encoders"].loc[:, "NCE"].nunique() == 1
+    )
 
 
 def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
