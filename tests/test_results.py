@@ -242,12 +242,6 @@ def test_two_values_of_one_seed_and_task_are_refused():
         compare(pd.concat([measured(), measured().assign(table="another")]), "A")
 
 
-def steady(gains):
-    """Rows whose gains over A are these, in every task."""
-    values = {"A": [0.0] * 4} | gains
-    return sides({name: {str(s): [50.0 + g] * 7 for s, g in enumerate(each)} for name, each in values.items()})
-
-
 @pytest.mark.parametrize(
     ("gains", "rates"),
     [
@@ -257,7 +251,9 @@ def steady(gains):
     ids=["the smallest p of three at 5 % / 3", "ends at the first p above its rate"],
 )
 def test_holms_intervals_by_hand(gains, rates):
-    found = compare(steady(gains), "A", ["backbone", "method"], holm="backbone").loc["b"]
+    over_a = {"A": [0.0] * 4} | gains
+    frame = sides({name: {str(s): [50.0 + g] * 7 for s, g in enumerate(each)} for name, each in over_a.items()})
+    found = compare(frame, "A", ["backbone", "method"], holm="backbone").loc["b"]
     for name, rate in rates.items():
         interval = stats.ttest_1samp(gains[name], 0).confidence_interval(1 - 0.05 / rate)
         assert found.loc[name, ["low", "high"]].tolist() == pytest.approx([*interval])

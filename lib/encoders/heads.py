@@ -90,10 +90,12 @@ def mlm_head(backbone: nn.Module, *, tied: bool, start: str = "pretrained") -> n
 def masked_lm_model(source: str, what: str) -> Any:
     """The masked-language model of a folder, in float32. Raises ConfigError where it cannot be read or was saved without an
     MLM head; what: for errors."""
-    options = {"trust_remote_code": False, "output_loading_info": True, "dtype": torch.float32}
-    options["ignore_mismatched_sizes"] = True  # reported by `fault`
+    form = {"output_loading_info": True, "dtype": torch.float32}
+    form["ignore_mismatched_sizes"] = True  # reported by `fault`
     try:
-        model, report = AutoModelForMaskedLM.from_pretrained(source, use_safetensors=True, **options)
+        model, report = AutoModelForMaskedLM.from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, **form
+        )
     except Exception as error:  # the library raises a dozen kinds; all mean the same to the user
         raise ConfigError(f"{what} {source!r} cannot be read with an MLM head: {reason(error)}.") from error
     if any(not key.startswith(f"{model.base_model_prefix}.") for key in report["missing_keys"]):

@@ -139,8 +139,7 @@ def load_backbone(
 
 def _load_model(folder: Path, dropout: float | None, *, has_pooler: bool) -> nn.Module:
     """The backbone in float32 with our dropout. has_pooler: whether it is to have its pooler."""
-    options = {"local_files_only": True, "trust_remote_code": False}
-    config = AutoConfig.from_pretrained(folder, **options)
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if config.model_type not in (known := (*MODEL_TYPES, *PADDED, *DECODERS)):
         raise EncoderError(f"{config.model_type} models are not supported, only {', '.join(known)}.")
     if getattr(config, "is_decoder", False) or getattr(config, "add_cross_attention", False):
@@ -149,13 +148,13 @@ def _load_model(folder: Path, dropout: float | None, *, has_pooler: bool) -> nn.
         check_packed(config, "pooling 'pooler'")
     for name in dropout_rates(config) if dropout is not None else ():
         setattr(config, name, dropout)
-    form = {"config": config, "dtype": torch.float32, "output_loading_info": True}
+    form = {"config": config, "dtype": torch.float32, "output_loading_info": True, "local_files_only": True}
     form["attn_implementation"] = "sdpa" if config.model_type in MODEL_TYPES else None  # not every class has it
     form["ignore_mismatched_sizes"] = True  # reported by `fault`
     form["key_mapping"] = {rf"^{re.escape(TRAINED_LAYER)}": "pooler.dense"} if has_pooler else None
     if config.model_type in HAS_POOLER:
         form["add_pooling_layer"] = has_pooler
-    backbone, report = AutoModel.from_pretrained(folder, use_safetensors=True, **form, **options)
+    backbone, report = AutoModel.from_pretrained(folder, trust_remote_code=False, use_safetensors=True, **form)
     if removed(config):
         remove_layer_norms(backbone, removed(config))
     if problem := fault(backbone, report, folder):

@@ -126,17 +126,19 @@ def test_wrong_parameters_never_start_a_kernel(notebook, tmp_path, no_kernel, ca
 
 
 @pytest.mark.parametrize(
-    ("parameters", "message"),
+    ("cells", "message"),
     [
-        (None, "no cell tagged 'parameters'"),
-        ("a: int = 'x'", "n.ipynb: a must be int, not 'x'"),
-        *((f"a: int = 1  # one\n# a remark\n{line}", "n.ipynb: line 3 of the parameters cell is not `name: type")
+        ({"parameters": None}, "no cell tagged 'parameters'"),
+        ({"parameters": "a: int = 'x'"}, "n.ipynb: a must be int, not 'x'"),
+        ({"plan": "x = 1"}, "(KeyError: 'plan')"),
+        ({"plan": "seeds[5]"}, "the cell tagged 'plan' fails with these parameters (IndexError: list index"),
+        *(({"parameters": f"a: int = 1  # one\n# a remark\n{line}"}, "n.ipynb: line 3 of the parameters cell is not")
           for line in ("b: int = 10 * 3", "b = (", "b = 1", "b: Path = 'data'", "b: int[str] = 1", "%time b = 1",
                        f"{TRAP} = 1", f"b: int = {TRAP}", f"b: list[{TRAP}] = []", f"import os; {TRAP}")),
     ],
 )  # fmt: skip
-def test_wrong_notebooks_never_start_a_kernel_and_run_nothing(tmp_path, no_kernel, capsys, parameters, message):
-    assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", parameters=parameters))
+def test_wrong_notebooks_never_start_a_kernel_and_run_nothing(tmp_path, no_kernel, capsys, cells, message):
+    assert message in refusal(capsys, "run", write(tmp_path / "n.ipynb", **cells))
     assert not (tmp_path / "it ran").exists()
 
 
@@ -170,20 +172,17 @@ def training(repository, tiny_bert, corpus_file):
 
 
 @pytest.mark.parametrize(
-    ("assignment", "message"),
+    ("command", "message"),
     [
-        ("epochs=0", "t.ipynb, t-epochs=0: epochs must be at least 1"),
-        ("method=mice", "method 'mice' is unknown"),
-        ("backbone=./nowhere", ": sweep, SimCSE, temperature 0.05: backbone './nowhere' is neither"),
+        ("run t.ipynb -p epochs=0", "t.ipynb, t-epochs=0: epochs must be at least 1"),
+        ("run t.ipynb -p method=mice", "method 'mice' is unknown"),
+        ("run t.ipynb -p backbone=./nowhere", ": sweep, SimCSE, temperature 0.05: backbone './nowhere' is neither"),
+        ("sweep s.yaml", "t.ipynb, epochs=0: epochs must be at least 1"),
     ],
 )
-def test_what_the_plan_refuses_starts_no_kernel(training, no_kernel, capsys, assignment, message):
-    assert message in refusal(capsys, "run", training, "-p", assignment)
-
-
-def test_a_sweep_asks_the_plan_before_the_first_start(training, no_kernel, capsys):
+def test_what_the_plan_refuses_starts_no_kernel(training, no_kernel, capsys, command, message):
     training.with_name("s.yaml").write_text("notebook: t.ipynb\ngrid: {epochs: [1, 0]}")
-    assert "t.ipynb, epochs=0: epochs must be at least 1" in refusal(capsys, "sweep", "s.yaml")
+    assert message in refusal(capsys, *command.split())
 
 
 def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(training, store, no_kernel, capsys):
@@ -194,17 +193,6 @@ def test_a_dry_run_lists_the_runs_and_starts_trains_and_writes_nothing(training,
     assert "seen in" not in out and not store.exists()
     assert main(["run", str(write(training.with_name("n.ipynb"))), "--dry-run"]) == 0
     assert "n.ipynb trains nothing" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("x = 1", "(KeyError: 'plan')"),
-        ("seeds[5]", "the cell tagged 'plan' fails with these parameters (IndexError: list index"),
-    ],
-)
-def test_a_plan_cell_that_fails_is_one_sentence(tmp_path, no_kernel, capsys, source, words):
-    assert words in refusal(capsys, "run", write(tmp_path / "n.ipynb", plan=source))
 
 
 # Values that only a notebook knows, and what their one sentence says.

@@ -120,7 +120,19 @@ def test_where_there_is_nothing_to_compare_the_loss_is_0_and_so_is_its_gradient(
 
 
 A, B = (4, 3), (5, 3)
+FOUR = (2, 2, 2, 4, 4)  # layers, sentences, heads, tokens, tokens
+VALID = {"valid": torch.ones(2, 4, 4, dtype=torch.bool)}  # sentences, tokens, tokens
+INDEX = {"samples": 5, "index": torch.zeros(3, 5, dtype=torch.long)}
 REFUSED = [
+    ("attention_mutual_information", [(3, 2, 2, 4, 4)] * 2, VALID, "even number of layers, got 3"),
+    ("attention_mutual_information", [(2, 2, 3, 4, 4)] * 2, VALID | {"slicing": "head_pairs"}, "of heads, got 3"),
+    ("attention_mutual_information", [FOUR, FOUR], VALID | {"slicing": "layers"}, "one of layer_parity, head_pairs"),
+    ("attention_mutual_information", [FOUR, (2, 3, 2, 4, 4)], VALID, "must be"),
+    ("attention_mutual_information", [(2, 2, 2, 4, 5)] * 2, {"valid": torch.ones(2, 4, 5) > 0}, "must be"),
+    ("attention_mutual_information", [(2, 2, 4, 4)] * 2, VALID, "must be"),
+    ("attention_mutual_information", [FOUR, FOUR], {"valid": torch.ones(2, 4) > 0}, "valid"),
+    ("attention_mutual_information", [FOUR, FOUR], {"valid": torch.ones(1, 4, 4) > 0}, "valid"),
+    ("attention_mutual_information", [FOUR, FOUR], VALID | INDEX, "8 rows kept, 5 samples"),
     ("contrastive_tension", [A, B], {}, "must both be"),
     ("contrastive_tension", [(2, 4, 3)] * 2, {}, "must both be"),
     ("contrastive_tension", [A, A], {"negatives": -1}, "negatives"),
@@ -159,24 +171,3 @@ REFUSED = [
 def test_what_makes_no_sense_is_refused(name, shapes, options, words):
     with pytest.raises(ValueError, match=words):
         getattr(losses, name)(*map(torch.rand, shapes), **options)
-
-
-FOUR, VALID = (2, 2, 2, 4, 4), (2, 4, 4)  # layers, sentences, heads, tokens, tokens; sentences, tokens, tokens
-REFUSED_ATTENTION = [
-    ((3, 2, 2, 4, 4), (3, 2, 2, 4, 4), VALID, {}, "even number of layers, got 3"),
-    ((2, 2, 3, 4, 4), (2, 2, 3, 4, 4), VALID, {"slicing": "head_pairs"}, "even number of heads, got 3"),
-    (FOUR, FOUR, VALID, {"slicing": "layers"}, "choose one of layer_parity, head_pairs"),
-    (FOUR, (2, 3, 2, 4, 4), VALID, {}, "must be"),
-    ((2, 2, 2, 4, 5), (2, 2, 2, 4, 5), (2, 4, 5), {}, "must be"),
-    ((2, 2, 4, 4), (2, 2, 4, 4), VALID, {}, "must be"),
-    (FOUR, FOUR, (2, 4), {}, "valid"),
-    (FOUR, FOUR, (1, 4, 4), {}, "valid"),
-    (FOUR, FOUR, VALID, {"samples": 5, "index": torch.zeros(3, 5, dtype=torch.long)}, "8 rows kept, 5 samples"),
-]
-
-
-@pytest.mark.parametrize(("shape1", "shape2", "valid", "options", "words"), REFUSED_ATTENTION)
-def test_attention_that_makes_no_sense_is_refused(shape1, shape2, valid, options, words):
-    valid = torch.ones(valid, dtype=torch.bool)
-    with pytest.raises(ValueError, match=words):
-        attention_mutual_information(torch.rand(shape1), torch.rand(shape2), valid=valid, **options)
