@@ -24,6 +24,15 @@ WORDS = (
 ).split()
 
 
+def fill(folder, files):
+    """Write files, name -> text or bytes, below a folder, which is returned."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
 def rewrite(folder, name, change):
     """Change a JSON file of a folder: by new values, or as a whole."""
     path = folder / name

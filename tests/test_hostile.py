@@ -27,7 +27,7 @@ from tests.conftest import reweigh, rewrite
 ROOT = paths.root()
 
 
-# --- Encoders ---
+# --- Encoders and checkpoints ---
 
 
 FAR = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
@@ -109,9 +109,6 @@ def test_an_encoder_without_a_score_is_refused():
         evaluate_sts(lambda texts: np.full((len(texts), 3), np.nan), [task])
     with pytest.raises(EncoderError, match="all pairs of demo equally near"):
         evaluate_sts(lambda texts: np.ones((len(texts), 3)), [task])
-
-
-# --- What the store wrote and somebody cut, changed or emptied ---
 
 
 def test_a_damaged_checkpoint_is_named(config):

@@ -19,6 +19,7 @@ from lib.batch.jobs import expand, single
 from lib.batch.parameters import declared, read_text
 from lib.checks import ConfigError
 from lib.data import load_corpus
+from tests.conftest import fill
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -317,11 +318,8 @@ grid: {{seed: [1, 2], mode: [ok, {mode}]}}
 
 @pytest.fixture
 def sweep(notebook, tmp_path):
-    path = tmp_path / "params" / "grids" / "seeds.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(SWEEP.format(mode="fail"))
-    (tmp_path / "base.yaml").write_text("layers: 8\nname: base\n")
-    return path
+    files = {"params/grids/seeds.yaml": SWEEP.format(mode="fail"), "base.yaml": "layers: 8\nname: base\n"}
+    return fill(tmp_path, files) / "params/grids/seeds.yaml"
 
 
 def test_a_sweep_continues_and_skips_what_is_finished(sweep, notebook, fake, store, capsys):
@@ -396,11 +394,9 @@ def test_a_wrong_sweep_starts_nothing(sweep, no_kernel, capsys, text, message):
 
 def test_all_checks_first_continues_and_reports(notebook, tmp_path, fake, capsys):
     write(tmp_path / "notebooks" / "0_bad.ipynb")
-    file = tmp_path / "params" / "demo" / "0_bad.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("mod: fail")
+    fill(tmp_path, {"params/demo/0_bad.yaml": "mod: fail"})
     assert "0_bad.yaml: unknown parameter 'mod': did you mean 'mode'?" in refusal(capsys, "all")
-    file.write_text("mode: fail")
+    fill(tmp_path, {"params/demo/0_bad.yaml": "mode: fail"})
     assert main(["all", "--report"]) == 1
     out = capsys.readouterr().out.splitlines()
     assert [call["mode"] for call in fake] == ["fail", "ok"]
@@ -410,8 +406,7 @@ def test_all_checks_first_continues_and_reports(notebook, tmp_path, fake, capsys
 
 def test_all_of_another_profile(notebook, tmp_path, store, fake, capsys):
     write(tmp_path / "notebooks" / "0_other.ipynb")
-    (tmp_path / "params" / "small").mkdir(parents=True)
-    (tmp_path / "params" / "small" / "2_toy.yaml").write_text("profile: small")
+    fill(tmp_path, {"params/small/2_toy.yaml": "profile: small"})
     assert main(["all", "--profile", "small"]) == 0
     assert "0_other.ipynb is skipped: there is no" in capsys.readouterr().err
     assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()

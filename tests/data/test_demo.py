@@ -3,6 +3,7 @@
 import pytest
 
 from lib.data import demo
+from tests.conftest import fill
 
 NUMPY_STYLE = """
     Return the ``mean`` of an array, see :func:`~numpy.median` for another one.
@@ -78,14 +79,12 @@ def test_doc_strings_include_texts_attached_to_compiled_functions():
 
 
 def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):
-    package = tmp_path / "package"
-    for name, text in {
+    files = {
         "b.py": "This is the second file of it.",
         "a.py": "This is the FIRST file of it.  This is the first file of it.",
         "tests/c.py": "This is a test and is left out.",
-    }.items():
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text(f'"""\n{text}\n"""\n')
+    }
+    package = fill(tmp_path / "package", {name: f'"""\n{text}\n"""\n' for name, text in files.items()})
     found = {"package": ("1.0", package)}
     monkeypatch.setattr(demo, "installed", lambda: found)
     sentences = demo.docstring_sentences()

@@ -5,13 +5,7 @@ import pytest
 from lib.checks import DataError
 from lib.data.files import manifest
 from lib.data.labelled import load_labelled
-
-
-def write(folder, name, text):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf8")
-    return path
+from tests.conftest import fill
 
 
 def test_the_shipped_titles():
@@ -21,20 +15,20 @@ def test_the_shipped_titles():
 
 def test_two_files_with_a_line_each(tmp_path, monkeypatch):
     monkeypatch.setitem(manifest()["labelled"]["stackoverflow"], "rows", {"test": 3})
-    write(tmp_path, "stackoverflow/title_StackOverflow.txt", "how to sort\nmerge a branch\nsort a list\n")
-    labels = write(tmp_path, "stackoverflow/label_StackOverflow.txt", "1\n2\n1\n")
+    titles, labels = "stackoverflow/title_StackOverflow.txt", "stackoverflow/label_StackOverflow.txt"
+    fill(tmp_path, {titles: "how to sort\nmerge a branch\nsort a list\n", labels: "1\n2\n1\n"})
     task = load_labelled(tmp_path, "stackoverflow")
     assert task.texts == ("how to sort", "merge a branch", "sort a list") and task.labels == ("1", "2", "1")
-    labels.write_text("1\n2\n")
+    fill(tmp_path, {labels: "1\n2\n"})
     with pytest.raises(DataError, match=r"label_StackOverflow.txt: expected 3 lines, found 2"):
         load_labelled(tmp_path, "stackoverflow")
 
 
 def test_ones_own_table_and_its_fingerprint(tmp_path):
-    path = write(tmp_path, "mine.tsv", "text\tlabel\na b\tx\nc\ty\n")
+    head = "text\tlabel\n"
+    fill(tmp_path, {"mine.tsv": f"{head}a b\tx\nc\ty\n", "other.tsv": f"{head}a b\ty\nc\tx\n"})
     task = load_labelled(tmp_path, "mine.tsv")
-    assert task.name == "mine" and task.fingerprint() == load_labelled("", str(path)).fingerprint()
-    write(tmp_path, "other.tsv", "text\tlabel\na b\ty\nc\tx\n")
+    assert task.name == "mine" and task.fingerprint() == load_labelled("", str(tmp_path / "mine.tsv")).fingerprint()
     assert load_labelled(tmp_path, "other.tsv").fingerprint() != task.fingerprint()
 
 
@@ -50,6 +44,6 @@ def test_ones_own_table_and_its_fingerprint(tmp_path):
     ],
 )
 def test_what_is_wrong_is_named(tmp_path, name, split, text, words):
-    write(tmp_path, "mine.csv", text)
+    (tmp_path / "mine.csv").write_text(text)
     with pytest.raises(DataError, match=words):
         load_labelled(tmp_path, name, split)

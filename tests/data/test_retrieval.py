@@ -6,6 +6,7 @@ import pytest
 
 from lib.checks import DataError
 from lib.data.retrieval import load_retrieval
+from tests.conftest import fill
 
 DOCUMENTS = [
     {"_id": "1", "title": "Wings", "text": "of  a bird"}, {"_id": 2, "title": None, "text": ""}, {"_id": "3", "text": "x"},
@@ -17,14 +18,12 @@ JUDGED = ["query-id\tcorpus-id\tscore", "1\t1\t2", "1\t3\t0"]
 @pytest.fixture
 def collection(tmp_path):
     """Function (file -> other lines, or None) -> data_dir with a collection `toy`."""
-    folder = tmp_path / "retrieval" / "toy"
-    (folder / "qrels").mkdir(parents=True)
 
     def make(changed=()):
         files = {"corpus.jsonl": map(json.dumps, DOCUMENTS), "queries.jsonl": map(json.dumps, QUERIES)}
-        for name, lines in (files | {"qrels/test.tsv": JUDGED} | dict(changed)).items():
-            if lines is not None:
-                (folder / name).write_text("\n".join(lines) + "\n")
+        files |= {"qrels/test.tsv": JUDGED} | dict(changed)
+        texts = {name: "\n".join(lines) + "\n" for name, lines in files.items() if lines is not None}
+        fill(tmp_path / "retrieval/toy", texts)
         return tmp_path
 
     return make
@@ -69,9 +68,7 @@ def test_the_fingerprint_is_of_texts_and_judgements(collection):
 
 
 def test_the_first_caption_of_a_picture_asks_for_the_others(tmp_path):
-    (tmp_path / "captions").mkdir()
-    path = tmp_path / "captions" / "few.tsv"
-    path.write_text("a.jpg\tA dog  runs.\tA dog.\tIt runs.\nb.jpg\tA cat.\tTwo cats.\n")
+    fill(tmp_path, {"captions/few.tsv": "a.jpg\tA dog  runs.\tA dog.\tIt runs.\nb.jpg\tA cat.\tTwo cats.\n"})
     task = load_retrieval(tmp_path, "captions/few.tsv")
     assert task.name == "few" and task.queries == {"a.jpg": "A dog runs.", "b.jpg": "A cat."}
     assert list(task.documents.values()) == ["A dog.", "It runs.", "Two cats."]

@@ -8,7 +8,7 @@ import pytest
 from lib.checks import DataError
 from lib.data import files, load_sts
 from lib.data.sts import STS_TASKS, file_facts
-from tests.conftest import REAL
+from tests.conftest import REAL, fill
 
 STS15, BENCH = "STS/STS15-en-test", "STS/STSBenchmark"
 SICK = [f"SICK/SICK_{part}.txt" for part in ("train", "trial", "test")]
@@ -36,10 +36,7 @@ MANIFEST = {  # that expects just these
 def data_dir(tmp_path, monkeypatch):
     for kind, expected in MANIFEST.items():
         monkeypatch.setitem(files.manifest(), kind, expected)
-    for name, text in FILES.items():
-        path = tmp_path / "senteval/downstream" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    fill(tmp_path / "senteval/downstream", FILES)
     return tmp_path
 
 

@@ -3,6 +3,7 @@ import pytest
 
 from lib.checks import DataError
 from lib.data.transfer import EXPECTED_LINES, load_transfer
+from tests.conftest import fill
 
 FILES = {
     "MR/rt-polarity.pos": b"good  film \nvery good\n",
@@ -28,11 +29,9 @@ COUNTS = dict(zip(FILES, (2, 1, 2, 2, 1, 1, 2, 3, 2, 1, 1, 2, 1, 1, 1), strict=T
 
 @pytest.fixture
 def data_dir(tmp_path, monkeypatch):
-    for name, content in FILES.items():
-        path = tmp_path / "senteval" / "downstream" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        monkeypatch.setitem(EXPECTED_LINES, name, COUNTS[name])
+    for name, count in COUNTS.items():
+        monkeypatch.setitem(EXPECTED_LINES, name, count)
+    fill(tmp_path / "senteval/downstream", FILES)
     return tmp_path
 
 

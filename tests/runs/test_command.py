@@ -1,15 +1,12 @@
 """python -m lib.runs: what it refuses, and that the file's method is the one that is trained."""
 
-from pathlib import Path
-
 import pytest
 
 from lib import paths
 from lib.checks import ConfigError
 from lib.runs.__main__ import main, read
 
-ROOT = Path(__file__).resolve().parents[2]
-DEMO = ROOT / "params" / "demo"
+DEMO = paths.root() / "params/demo"
 
 
 @pytest.fixture
@@ -25,7 +22,7 @@ def test_one_run(file, capsys):
 
 
 def test_the_file_of_a_notebook_with_overrides():
-    config = read(ROOT / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
+    config = read(paths.root() / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
     assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
     assert (config.data_dir, config.trace_until, config.corpus_size) == ("007", 5, 1000)
 

@@ -1,7 +1,5 @@
 """Tasks of a plan: what is refused, what scores depend on, and the encoders of a sum."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,6 +12,7 @@ from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
 from lib.runs.measure import KINDS, Evaluation, load_tasks, projected_dev, scores, with_encoders
+from tests.conftest import fill
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
 
@@ -24,7 +23,7 @@ def encoders(tiny_bert):
     return [SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling) for pooling in poolings]
 
 
-# --- Tasks ---
+# --- Tasks and their scores ---
 
 
 @pytest.mark.parametrize(
@@ -47,12 +46,10 @@ def test_tasks_that_are_refused(kind, names, how, words, tmp_path):
 
 
 def test_transfer_scores_depend_on_the_sentences(tmp_path):
-    folder = tmp_path / "senteval" / "downstream" / "CR"
-    folder.mkdir(parents=True)
     keys = []
     for word in ("good", "fine"):
-        for name in ("custrev.pos", "custrev.neg"):
-            (folder / name).write_text(f"{word}\n" * EXPECTED_LINES[f"CR/{name}"])
+        files = {name: f"{word}\n" * EXPECTED_LINES[name] for name in ("CR/custrev.pos", "CR/custrev.neg")}
+        fill(tmp_path / "senteval/downstream", files)
         keys += [one.key for one in 2 * load_tasks("transfer", ["CR"], tmp_path)]
     assert keys[0] == keys[1] != keys[2] == keys[3]
 
@@ -66,12 +63,9 @@ def test_data_that_are_missing_are_named_now(kind, tmp_path):
 
 
 def test_every_kind_gives_rows(tmp_path, encoders):
-    folder = tmp_path / "retrieval" / "toy"
-    (folder / "qrels").mkdir(parents=True)
-    texts = [{"_id": "1", "text": "a dog"}, {"_id": "2", "text": "two cats sleep"}]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "two cats"}))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n")
+    documents = '{"_id": "1", "text": "a dog"}\n{"_id": "2", "text": "two cats sleep"}\n'
+    files = {"corpus.jsonl": documents, "queries.jsonl": '{"_id": "q", "text": "two cats"}\n'}
+    fill(tmp_path / "retrieval/toy", files | {"qrels/test.tsv": "query-id\tcorpus-id\tscore\nq\t2\t1\n"})
     (tmp_path / "toy.tsv").write_text(TOY)
     asked = {
         "sts": ("demo", {}, "demo"),
@@ -87,9 +81,6 @@ def test_every_kind_gives_rows(tmp_path, encoders):
         assert list(rows) == RESULT_COLUMNS and {*rows.task} == {task} and rows.value.notna().all()
     partners = load_tasks("in-domain retrieval", ["demo"], tmp_path)
     assert [one.name for one in partners] == ["in-domain-retrieval-first", "in-domain-retrieval-both"]
-
-
-# --- Scores ---
 
 
 def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(encoders, tiny_bert, config):

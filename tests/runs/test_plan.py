@@ -137,7 +137,7 @@ def test_the_checks_change_no_name(plan, config):
     assert counts(plan, "found") == [2, 2]
 
 
-# --- What dev chooses ---
+# --- What dev chooses, and runs ---
 
 
 def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config):
@@ -159,9 +159,6 @@ def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config):
     assert (chosen.learning_rate, chosen.method_arguments["temperature"]) == (2e-4, 0.02)  # the first of equal means
     assert len(trained()) == 7 and frame.settings.tolist() == ["chosen"]
     assert counts(declared(Plan("demo")), "found") == [6, 1, 7]
-
-
-# --- Runs ---
 
 
 def test_rows_of_a_group(plan, config):
