@@ -26,12 +26,13 @@ def measured():
     scores = results.rows("small")
     averaged = results.averages(scores[scores.task.isin(STS_TASKS)])
     curves = results.rows("small", shape="curves")
-    for rows in (scores, averaged, curves, *(rows.assign(value=100 * rows.value) for rows in (scores, curves))):
-        rows = rows[rows.seed != ""]
+    for rows, units in ((scores, (1, 100)), (averaged, (1,)), (curves, (1, 100))):
+        rows = rows[rows.seed != ""].sort_values("seed")
         names = [name for name in rows if name not in ("value", "seed", "run_id")]
-        for _, part in rows.sort_values("seed").groupby(names, dropna=False):
-            for values in (part.value, part.value[:3]):
-                found |= spelt(values.mean(), values.std()) if len(values) > 1 else set()
+        for seeds in (rows, rows.groupby(names, dropna=False).head(3)):
+            each = seeds.groupby(names, dropna=False).value.agg(["mean", "std"]).dropna()
+            for unit in units:
+                found |= set().union(*map(spelt, unit * each["mean"], unit * each["std"]))
     return found
 
 
