@@ -193,10 +193,13 @@ def _nearest(frame: pd.DataFrame) -> Figure:
         near = part.dropna(subset="rank").sort_values("rank")
         ax.plot(part.x, part.y, ls="", marker="o", ms=2.4, mew=0, color="0.75")
         ax.plot(near.x, near.y, ls="", marker="o", ms=6, mew=0, color=style.colour("SimCSE"))
-        texts = []
-        for rank, text, *at in near[["rank", "text", "x", "y"]].itertuples(index=False):
-            beside = (4, 3) if rank % 2 else (-9, -10)  # of neighbours that lie close, one each
-            ax.annotate(f"{rank:.0f}", at, beside, textcoords="offset points", fontsize=9)
+        texts, right, up = [], near.x - near.x.mean(), near.y - near.y.mean()
+        far = np.hypot(right, up).replace(0, 1) / 10  # a number stands ten points outwards of its dot
+        for rank, text, x, y, *beside in zip(
+            near["rank"], near.text, near.x, near.y, right / far, up / far, strict=True
+        ):
+            about = {"textcoords": "offset points", "fontsize": 9, "ha": "center", "va": "center"}
+            ax.annotate(f"{rank:.0f}", (x, y), beside, **about)
             texts.append(textwrap.shorten(f"{rank:.0f}. {text}", 56, placeholder=" …"))
         ax.set(title=name, xticks=[], yticks=[])
         ax.set_xlabel("\n".join(texts), loc="left", fontsize=9)
