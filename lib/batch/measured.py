@@ -15,7 +15,7 @@ HEAD = """# What was measured
 
 Made from `results/` by `make results`; nothing is written here by hand. Profile small: real data, small encoders; *mean ± deviation (seeds)*. Scores of STS are Spearman x 100 on the test
 pairs, aggregation all, averaged over the seven tasks; below them, the gain over SimCSE of the same paper under the same conditions, with the same seeds, and its 95 % interval (Student's t over
-seeds; on the level field widened, and its columns explained, as in notebooks/10_level_field.ipynb). *settings*: given, chosen (by dev scores), or what was changed. *whitening*: what BERT-whitening adds to the first seed. Floors, the best untrained reading of each encoder: FLOORS.
+seeds; those of the level field are wider, by Holm, and its columns are explained in notebooks/10_level_field.ipynb). *settings*: given, chosen (by dev scores), or what was changed. *whitening*: what BERT-whitening adds to the first seed. Floors, the best untrained reading of each encoder: FLOORS.
 """
 COVERED = """# Every table and figure, and where it is
 

@@ -188,7 +188,7 @@ def docstring_sentences() -> list[str]:
     """About 80 thousand English sentences of the installed packages, package by package, file by file; each once, whatever
     its case. The same for the same package versions.
 
-    Read once, in about 20 seconds; then from the cache. DataError when that cannot be written.
+    Read once, in half a minute; then from the cache. DataError when that cannot be written.
     """
     packages, python = installed(), platform.python_version_tuple()[:2]  # the version of what `ast` accepts
     versions = SENTENCE_FORMAT, python, [(name, version) for name, (version, _) in packages.items()]
@@ -196,7 +196,7 @@ def docstring_sentences() -> list[str]:
 
     def write(path: Path) -> None:
         sentences: dict[str, str] = {}
-        gc.freeze()  # what is loaded already: searching it for cycles, again and again, takes half of the time
+        gc.freeze()  # what is loaded already: else it is searched for cycles again and again, two fifths of the time of parsing
         with progress(total=len(packages), label="read doc strings, package") as bar:
             for _, folder in packages.values():
                 for file in sorted(folder.rglob("*.py")):
