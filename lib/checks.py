@@ -139,13 +139,10 @@ def check_range(name: str, value: float, low: float, high: float = inf, *, above
     raise ConfigError(f"{name} must be {bounds}; got {value:,.10g}.")
 
 
-def check_seeds(
-    seeds: Sequence[int], choice: Sequence[int], parameter: str = "choice_seed", others: Sequence[int] = ()
-) -> None:
-    """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among the seeds
-    and others."""
+def check_seeds(seeds: Sequence[int], choice: Sequence[int], parameter: str) -> None:
+    """Raise ConfigError when there is no seed, or when one of those that `parameter` names for choosing is among them."""
     check_range("the number of seeds", len(seeds), 1)
-    for seed in sorted({*choice} & {*seeds, *others}):
+    for seed in sorted({*choice} & {*seeds}):
         raise ConfigError(f"{parameter} {seed} is one of seeds: choose on sentences that no table uses.")
 
 

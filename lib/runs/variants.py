@@ -45,9 +45,9 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
     shared = tables.pop("shared", {})
     check_choice("method", given["method"], shared.get("methods", [given["method"]]))
     if name := shared.get("chosen_on"):
-        seeds, *others = (given[one] for one in shared["scored_on"])
+        scored_on = [seed for one in shared["scored_on"] for seed in given[one]]
         chosen_on = given[name] if isinstance(given[name], list) else [given[name]]
-        check_seeds(seeds, chosen_on, name, others=itertools.chain(*others))
+        check_seeds(scored_on, chosen_on, name)
     for name, place in re.findall(r"\$(\w+)\[([1-9])\]", text):
         count = int(place) + 1
         check_range(f"the number of {name}", len(given[name]), count, count)
