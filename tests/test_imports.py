@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "methods": TOOLS | {"data", "encoders", "losses"},
     "config": TOOLS | {"data", "encoders", "methods"},
     "evaluation": {"checks", "data"},
-    "analysis": {"checks", "paths", "data", "encoders", "losses", "evaluation", "results"},
+    "analysis": {"checks", "paths", "distributed", "data", "encoders", "losses", "evaluation", "results"},
     "figures": {"paths", "session", "comparison"},
     "comparison": {"checks"},
     "results": {"checks", "paths", "data", "comparison"},

@@ -15,7 +15,7 @@ from lib.data import Corpus, STSTask
 from lib.data.tokenized import pad, token_batches
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
-from lib.encoders.kinds import check_packed
+from lib.encoders.kinds import check_attention, check_packed
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, random_kept
 from lib.evaluation.sts import cosine
@@ -163,7 +163,7 @@ def _mean_over_sentences(
 
 def _token_groups(encoder: SentenceEncoder) -> Tensor:
     """Group of every entry of the vocabulary: int64 [V], an index into TOKEN_GROUPS; no punctuation is final yet."""
-    encoder.check_attention([0])
+    check_attention(encoder, [0])
     tokenizer = encoder.tokenizer
     groups = []
     for piece in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))):

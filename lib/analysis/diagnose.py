@@ -13,6 +13,7 @@ from lib.checks import ConfigError
 from lib.data import demo
 from lib.data.sts import STSTask, Subset
 from lib.data.tokenized import check_words
+from lib.distributed import computes_bf16
 from lib.encoders import SentenceEncoder, packed
 from lib.encoders.kinds import longest_input
 from lib.encoders.pooling import POOLINGS
@@ -148,7 +149,7 @@ def _passes(
             yield f"{limit} tokens" if limit else "lower case", vectors
     if not is_own:
         return
-    lower = torch.bfloat16 if encoder.computes_bf16 else None
+    lower = torch.bfloat16 if computes_bf16(encoder.device) else None
     name = f"{DROPOUT} (read in bf16)" if lower else DROPOUT
     with random_kept(encoder.device):
         torch.manual_seed(0)

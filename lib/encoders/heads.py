@@ -21,11 +21,7 @@ from lib.encoders.weights import fault, save_weights
 MODEL_FILES = "model*.safetensors"  # hold the MLM head and the pooler, if the backbone was saved with them
 TRAINING_HEAD = "training_head.safetensors"  # beside a trained encoder, which is read without it
 LATE_LAYERS = "condenser_head.safetensors"  # beside the model's own files
-LATE_LAYER_STARTS = {  # where the late layers start -> what is said of it in a run's provenance
-    "pretrained": f"{LATE_LAYERS} beside the backbone",
-    "top_layers": "copies of the backbone's last layers, NOT pre-trained as a head",
-    "random": "RANDOM, not pre-trained; they hand on averages of what they read",
-}
+LATE_LAYER_STARTS = ("pretrained", "top_layers", "random")  # see `late_layers`
 MLM_HEAD_STARTS = ("pretrained", "fresh")
 WEIGHT_STD = 0.02  # of new linear layers
 

@@ -1,9 +1,11 @@
 """The kinds of backbone that open here, by their `model_type` in transformers, and what is refused of some of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from lib.checks import EncoderError
 from lib.encoders.packed import MODEL_TYPES
+from lib.encoders.pooling import POOLINGS
 
 PADDED = ("distilbert", "mpnet", "electra", "albert", "deberta-v2", "modernbert")  # by transformers' own forward pass
 DECODERS = ("gpt2", "qwen2", "qwen3", "llama")  # so are these; they give vectors and are not trained
@@ -27,6 +29,16 @@ def check_packed(config: Any, what: str) -> None:
             f"{what} needs the inner layers of {', '.join(MODEL_TYPES)}, and this is a {config.model_type} model: do without "
             "it, or take one of those."
         )
+
+
+def check_attention(encoder: Any, layers: Sequence[int]) -> None:
+    """Raise EncoderError when the attention of these layers (0-based) cannot be read while a SentenceEncoder embeds."""
+    check_packed(encoder.backbone.config, "attention (ami_weight, cross_attention_layers, attention maps)")
+    if POOLINGS[encoder.pooling].layers != "last":
+        raise EncoderError(f"pooling {encoder.pooling!r} gives no attention maps: choose cls, mask_prompt or mean.")
+    depth = encoder.backbone.config.num_hidden_layers
+    if not layers or min(layers) < 0 or max(layers) >= depth:
+        raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
 
 
 def check_no_decoder(config: Any) -> None:

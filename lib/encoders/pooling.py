@@ -56,3 +56,8 @@ POOLINGS = {
     "mask_prompt": Pooling(_at_mask_token),
     "pooler": Pooling(lambda output, input_ids, mask, mask_id: output.pooler_output, "pooler"),
 }
+
+
+def pooled(pooling: str, output: Any, input_ids: Tensor, attention_mask: Tensor, mask_id: int | None) -> Tensor:
+    """A backbone's output, read by one of POOLINGS: [N, D] in float32."""
+    return POOLINGS[pooling].read(output, input_ids, attention_mask, mask_id).float()

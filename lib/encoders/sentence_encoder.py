@@ -20,8 +20,9 @@ from lib.checks import DataError, EncoderError
 from lib.data.tokenized import check_words, pad, token_batches, tokenizer_fingerprint
 from lib.distributed import processes
 from lib.encoders import kinds, packed
-from lib.encoders.pooling import POOLINGS, PROMPT
+from lib.encoders.pooling import POOLINGS, PROMPT, pooled
 from lib.encoders.saved import load_backbone, save_whole, write_encoder
+from lib.encoders.template import template, template_vectors
 from lib.encoders.weights import architecture, check_vectors, hash_weights
 from lib.progress import progress
 from lib.session import give_back_memory
@@ -43,7 +44,7 @@ class SentenceEncoder(nn.Module):
             what the tokenizer names; either way it is at most what the backbone takes.
         normalise: `encode` gives vectors of length 1, where a folder of sentence-transformers asks for it; training and
             analysis read them as they are before.
-        denoised: with `mask_prompt`, the vector of the template by itself is subtracted (see `template_vectors`).
+        denoised: with `mask_prompt`, the vector of the template by itself is subtracted (see `lib.encoders.template`).
 
     Raises:
         EncoderError: an unknown pooling, or one that reads nothing of a decoder's text.
@@ -130,22 +131,6 @@ class SentenceEncoder(nn.Module):
             return [m for m in self.projection.modules() if isinstance(m, nn.Linear)][-1].out_features
         return self.backbone.config.hidden_size
 
-    def check_attention(self, layers: Sequence[int]) -> None:
-        """Raise EncoderError when the attention of these layers (0-based) cannot be read while embedding."""
-        kinds.check_packed(self.backbone.config, "attention (ami_weight, cross_attention_layers, attention maps)")
-        if POOLINGS[self.pooling].layers != "last":
-            raise EncoderError(f"pooling {self.pooling!r} gives no attention maps: choose cls, mask_prompt or mean.")
-        depth = self.backbone.config.num_hidden_layers
-        if not layers or min(layers) < 0 or max(layers) >= depth:
-            raise EncoderError(f"attention of layers {list(layers)} was asked for; this backbone has 0 to {depth - 1}.")
-
-    @property
-    def computes_bf16(self) -> bool:
-        """Whether its device has instructions for bfloat16. On a CPU without them, PyTorch takes 25 to 75 times as long for a
-        product as in fp32 (measured on two)."""
-        can_ask = torch.backends.mkldnn.is_available()
-        return self.device.type != "cpu" or (can_ask and torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
     def precision(self, device: torch.device) -> torch.autocast:
         """The training precision while training, nothing otherwise."""
         lower = self.training and self.training_dtype is not None
@@ -167,14 +152,14 @@ class SentenceEncoder(nn.Module):
         inputs: packed.AttentionInputs | None = None,
     ) -> Tensor:
         """input_ids, attention_mask [N, L] -> embeddings [N, D], always float32; `maps` and `inputs` are filled, or
-        EncoderError is raised (`check_attention`)."""
+        EncoderError is raised (`kinds.check_attention`)."""
         for capture in filter(None, (maps, inputs)):
-            self.check_attention(capture.layers)
+            kinds.check_attention(self, capture.layers)
         readings = self.readings(input_ids, attention_mask, (self.pooling,), maps=maps, inputs=inputs)
-        pooled = readings[self.pooling]
+        h = readings[self.pooling]
         if self.denoised and self.pooling == "mask_prompt":
-            pooled = pooled - self.template_vectors(input_ids, attention_mask)
-        return pooled if self.projection is None else self.projection(pooled)
+            h = h - template_vectors(self, input_ids, attention_mask)
+        return h if self.projection is None else self.projection(h)
 
     def finished(self, vectors: Tensor) -> Tensor:
         """What `forward` gives as `encode` gives it: [N, D] -> [N, D]."""
@@ -192,42 +177,8 @@ class SentenceEncoder(nn.Module):
             output = BaseModelOutput(last_hidden_state=last)
         else:
             output = self.run_backbone(input_ids, attention_mask, output_hidden_states="all" in layers)
-        return {name: self._read(name, output, input_ids, attention_mask) for name in poolings}
-
-    def layer_readings(self, input_ids: Tensor, attention_mask: Tensor, layers: Sequence[int]) -> Tensor:
-        """[layers, N, H] in float32: one pass, pooled from each of these layers (-1 the last) as the embedding is from
-        the last one, without any projection. For poolings that read one layer."""
-        hidden = self.run_backbone(input_ids, attention_mask, output_hidden_states=True).hidden_states
-        outputs = [BaseModelOutput(last_hidden_state=hidden[layer]) for layer in layers]
-        return torch.stack([self._read(self.pooling, output, input_ids, attention_mask) for output in outputs])
-
-    def template_vectors(self, input_ids: Tensor, attention_mask: Tensor, *, first: int | None = None) -> Tensor:
-        """What each text's template has at its mask token when the sentence is taken out, [N, H] in float32: the bias that
-        PromptBERT (arXiv 2201.04337) subtracts. What stands behind the sentence keeps its positions.
-
-        Args:
-            input_ids, attention_mask: [N, L], of `tokenize` with `mask_prompt`, or another template with as many tokens.
-            first: position of the first token; None takes the backbone's own.
-        """
-        before, after = (torch.arange(len(part), device=input_ids.device) for part in self.template())
-        behind = attention_mask.sum(1, keepdim=True) - len(after) + after
-        places = torch.cat([before.expand(len(behind), -1), behind], dim=1)  # of the template's tokens, [N, T]
-        both, row = torch.unique(torch.cat([places, input_ids.gather(1, places)], 1), dim=0, return_inverse=True)
-        places, ids = both.chunk(2, dim=1)  # once for all sentences of a length
-        positions = places + (kinds.first_position(self.backbone) if first is None else first)
-        mask = torch.ones_like(ids)
-        output = self.run_backbone(ids, mask, position_ids=positions)
-        return self._read("mask_prompt", output, ids, mask)[row]
-
-    def _read(self, pooling: str, output: Any, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return POOLINGS[pooling].read(output, input_ids, attention_mask, self.tokenizer.mask_token_id).float()
-
-    def template(self, prompt: str = PROMPT) -> tuple[list[int], list[int]]:
-        """Token ids before and behind the sentence [X], special tokens included; [MASK] is the tokenizer's mask token."""
-        before, _, after = prompt.replace("[MASK]", self.tokenizer.mask_token).partition("[X]")
-        start, end = (self.tokenizer(part, add_special_tokens=False)["input_ids"] for part in (before, after))
-        opening, closing = self.tokenizer("")["input_ids"]  # [CLS], [SEP] or <s>, </s>
-        return [opening, *start], [*end, closing]
+        inputs = input_ids, attention_mask, self.tokenizer.mask_token_id
+        return {name: pooled(name, output, *inputs) for name in poolings}
 
     def tokenize(
         self, sentences: Sequence[str], max_length: int | None = None, *, split: bool = False
@@ -245,7 +196,7 @@ class SentenceEncoder(nn.Module):
             return self.tokenizer(list(sentences), **rows, **unread)["input_ids"]
         if split:
             raise EncoderError("texts cannot be split into rows with pooling 'mask_prompt': choose another pooling.")
-        before, after = self.template()
+        before, after = template(self.tokenizer)
         room = min(limit - 2, kinds.longest_input(self.backbone) - len(before) - len(after))
         plain = self.tokenizer(list(sentences), add_special_tokens=False)["input_ids"]
         return [[*before, *ids[:room], *after] for ids in plain]

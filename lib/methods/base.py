@@ -85,6 +85,7 @@ class Method(nn.Module):
     def __init__(self, encoder: SentenceEncoder, arguments: Any) -> None:
         super().__init__()
         self.encoder, self.arguments = encoder, arguments
+        self.names: tuple[str, ...] = ("encoder",)  # what Views call the embeddings that `read` gives
         self.training_head: nn.Module | None = None
         self.probes = Probes()
         self.register_buffer("step", torch.tensor(0))  # steps that were taken
@@ -92,10 +93,6 @@ class Method(nn.Module):
     @classmethod
     def needs(cls, arguments: Any) -> Needs:
         return Needs()
-
-    def names(self) -> tuple[str, ...]:
-        """What Views call the embeddings that `read` gives."""
-        return ("encoder",)
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         """Texts [N, L] as `embed` reads a sentence: name of embeddings in Views -> [N, D]."""
@@ -143,10 +140,6 @@ class Method(nn.Module):
     def after_step(self) -> None:
         """After the optimiser's step: counts it; a subclass moves averages and queues."""
         self.step += 1
-
-    def provenance(self) -> dict[str, str]:
-        """What a reader of the run must know of the parts that its configuration names only indirectly."""
-        return {}
 
     def kept(self) -> nn.ModuleDict:
         """The modules that end with the weights of the best step."""

@@ -34,20 +34,17 @@ class CT(Method):
 
     def __init__(self, encoder: SentenceEncoder, arguments: CTArguments) -> None:
         super().__init__(encoder, arguments)
-        self.twin = copy.deepcopy(encoder)
+        self.names, self.twin = ("first", "second"), copy.deepcopy(encoder)
         self.attention_term = AttentionTerm(encoder, arguments)
-
-    def names(self) -> tuple[str, ...]:
-        return ("first", "second")
 
     def read(
         self, input_ids: Tensor, attention_mask: Tensor, maps: Mapping[str, Any] | None = None
     ) -> dict[str, Tensor]:
-        twins = zip(self.names(), (self.encoder, self.twin), strict=True)
+        twins = zip(self.names, (self.encoder, self.twin), strict=True)
         return {name: encoder(input_ids, attention_mask, maps=(maps or {}).get(name)) for name, encoder in twins}
 
     def embed(self, batch: Batch) -> Views:
-        maps = {name: self.attention_term.maps() for name in self.names()}
+        maps = {name: self.attention_term.maps() for name in self.names}
         vectors = self.read(*batch.column("anchor"), maps)
         return Views({name: h.unsqueeze(1) for name, h in vectors.items()}, ("anchor",), captured={"maps": maps})
 

@@ -35,7 +35,7 @@ class InfoCSEArguments(DiffCSEArguments):
     auxiliary_reduction: Literal["mean", "sum"] = "mean"  # over masked tokens (code), or their sum per sentence (Eq. 5)
     early_layers: Count = 0  # of the frozen network; 0: half of the backbone's (6 in the code, also for 24 layers)
     late_layers: PositiveCount = 2
-    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "pretrained"  # the late layers' start: stage 1, or see Table 4
+    head: Literal[heads.LATE_LAYER_STARTS] = "pretrained"  # the late layers' start: stage 1, or see Table 4
     lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
     detach: bool = True  # False: the frozen network is trained too (Table 6); it is never the encoder's own
     frozen_dropout: bool = False  # dropout in the frozen network: off in the base script, on in the large one
@@ -105,9 +105,6 @@ class InfoCSE(DiffCSE):
             texts = views.captured["texts"] if reduction == "sum" else 1  # the mean over the texts
             terms["auxiliary"] = arguments.auxiliary_weight * (loss / texts)
         return terms
-
-    def provenance(self) -> dict[str, str]:
-        return {} if self.auxiliary is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
 
 class MaskedText(NamedTuple):

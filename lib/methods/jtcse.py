@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lib.checks import ConfigError, Count
 from lib.encoders import SentenceEncoder, packed
+from lib.encoders.kinds import check_attention
 from lib.encoders.packed import AttentionInputs
 from lib.methods.base import Views
 from lib.methods.tncse import TNCSE, TNCSEArguments
@@ -40,12 +41,10 @@ class JTCSE(TNCSE):
                 raise ConfigError(f"second_backbone has {second} {what}, backbone {first}: cross-attention pairs them.")
         self.layers = tuple(range(depth // count - 1, depth, depth // count)) if count else ()
         for twin in self.encoder.encoders if count else ():
-            twin.check_attention(self.layers)
+            check_attention(twin, self.layers)
+        self.names += ("first_branch", "second_branch") if self.layers else ()
         # drawn while all processes share one random state; the coin then depends on the step alone
         self.register_buffer("coin_seed", torch.randint(2**31, ()))
-
-    def names(self) -> tuple[str, ...]:
-        return (*super().names(), *(("first_branch", "second_branch") if self.layers else ()))
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         if not self.layers:
@@ -53,7 +52,7 @@ class JTCSE(TNCSE):
         inputs = [AttentionInputs(self.layers) for _ in range(2)]
         twins = zip(self.encoder.encoders, inputs, strict=True)
         h = [encoder(input_ids, attention_mask, inputs=captured) for encoder, captured in twins]
-        return dict(zip(self.names(), [*h, *self.cross_attention(*inputs)], strict=True))
+        return dict(zip(self.names, [*h, *self.cross_attention(*inputs)], strict=True))
 
     def pairs(self, h1: Tensor, h2: Tensor, views: Views) -> list[tuple[Tensor, Tensor]]:
         pairs = super().pairs(h1, h2, views)

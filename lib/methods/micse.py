@@ -17,7 +17,7 @@ from lib.data import Batch
 from lib.distributed import gather
 from lib.encoders import SentenceEncoder
 from lib.encoders.heads import projection_head
-from lib.encoders.kinds import check_packed
+from lib.encoders.kinds import check_attention, check_packed
 from lib.encoders.packed import AttentionMaps
 from lib.losses import attention_mutual_information, info_nce, positives_only
 from lib.losses.attention_mutual_information import SLICINGS
@@ -121,7 +121,7 @@ class AttentionTerm:
         depth = encoder.backbone.config.num_hidden_layers
         if arguments.max_layer > depth:
             raise ConfigError(f"max_layer {arguments.max_layer} is beyond the {depth} layers of this backbone.")
-        encoder.check_attention(self.layers)
+        check_attention(encoder, self.layers)
 
     def maps(self) -> AttentionMaps | None:
         """What a forward pass is to capture; None when the term is off."""

@@ -23,7 +23,7 @@ class MLMArguments(Checked):
     early_layers: Count = 0  # the late head reads the tokens after this many layers; 0: half of the backbone's
     late_layers: PositiveCount = 2  # layers of the late head
     lm_head: Literal[heads.MLM_HEAD_STARTS] = "pretrained"  # start: as saved with the backbone, or new (fresh)
-    head: Literal[tuple(heads.LATE_LAYER_STARTS)] = "random"  # late layers; pretrained: beside the backbone
+    head: Literal[heads.LATE_LAYER_STARTS] = "random"  # late layers; pretrained: beside the backbone
 
 
 class MLM(Method):
@@ -83,9 +83,6 @@ class MLM(Method):
         if self.late is not None:
             terms["condenser"] = self.arguments.condenser_weight * terms["condenser"]
         return terms
-
-    def provenance(self) -> dict[str, str]:
-        return {} if self.late is None else {"late_layers_start": heads.LATE_LAYER_STARTS[self.arguments.head]}
 
     def save(self, folder: Path) -> None:
         """The encoder with its MLM head, and the late layers beside it."""

@@ -81,6 +81,8 @@ class MSSE(Method):
         super().__init__(encoder, arguments)
         if encoder.projection is not None:
             raise ConfigError("msse reads the vector before any projection: take a backbone saved without one.")
+        weights = {"dimensions": arguments.dimension_weight, "memory": arguments.reconstruction_weight}
+        self.names += tuple(name for name, weight in weights.items() if weight)
         if arguments.projection == "linear":
             self.training_head = nn.Linear(encoder.dimension, encoder.dimension)
         self.decoder = None
@@ -89,16 +91,12 @@ class MSSE(Method):
             kind = DenoisingDecoder if arguments.decoder == "denoising" else PositionwiseDecoder
             self.decoder = kind(encoder, arguments)
 
-    def names(self) -> tuple[str, ...]:
-        weights = {"dimensions": self.arguments.dimension_weight, "memory": self.arguments.reconstruction_weight}
-        return ("encoder", *(name for name, weight in weights.items() if weight))
-
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         pooling, arguments = self.encoder.pooling, self.arguments
         other = "cls" if arguments.dimension_of == "cls" and arguments.dimension_weight else pooling
         readings = self.encoder.readings(input_ids, attention_mask, tuple(dict.fromkeys((pooling, other))))
         vectors = {"encoder": readings[pooling], "dimensions": readings[other], "memory": readings[pooling]}
-        return {name: vectors[name] for name in self.names()}
+        return {name: vectors[name] for name in self.names}
 
     def embed(self, batch: Batch) -> Views:
         views = all_columns(self, batch)

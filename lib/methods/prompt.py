@@ -11,6 +11,8 @@ from lib.checks import Checked, ConfigError, Positive
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, kinds
 from lib.encoders.heads import projection_head
+from lib.encoders.pooling import PROMPT
+from lib.encoders.template import template, template_vectors
 from lib.losses import info_nce
 from lib.methods.base import Method, Views
 
@@ -48,7 +50,9 @@ class Prompt(Method):
         if arguments.projection == "train_only":
             self.training_head = projection_head(encoder.dimension)
         encoder.denoised = arguments.denoising == "always"
-        (before, after), (opening, closing) = encoder.template(), encoder.template(arguments.second_prompt)
+        (before, after), (opening, closing) = (
+            template(encoder.tokenizer, text) for text in (PROMPT, arguments.second_prompt)
+        )
         if len(opening) != len(before) or closing != after:
             raise ConfigError(
                 f"second_prompt {arguments.second_prompt!r} must have {len(before) - 1} tokens before [X], and behind it those "
@@ -67,7 +71,7 @@ class Prompt(Method):
         z, denoising = self.encoder(input_ids, attention_mask), self.arguments.denoising
         if denoising in ("train_only", "released"):  # with `always` the encoder does it
             first = 0 if denoising == "released" else None
-            z = z - self.encoder.template_vectors(input_ids, attention_mask, first=first)
+            z = z - template_vectors(self.encoder, input_ids, attention_mask, first=first)
         return {"encoder": z}
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:

@@ -6,11 +6,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
 
 from lib.checks import ConfigError, PositiveCount, Probability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder
-from lib.encoders.pooling import POOLINGS
+from lib.encoders.pooling import POOLINGS, pooled
 from lib.methods.base import Views
 from lib.methods.simcse import SimCSE, SimCSEArguments, contrast
 
@@ -43,17 +44,19 @@ class SSCL(SimCSE):
         if arguments.layers_weight and POOLINGS[encoder.pooling].layers != "last":
             raise ConfigError(f"sscl pools single layers: choose cls, mean or mask_prompt, not {encoder.pooling}.")
         self.places = tuple(-2 - i for i in range(arguments.negative_layers if arguments.layers_weight else 0))
-
-    def names(self) -> tuple[str, ...]:
-        return ("encoder", *(f"layer {place}" for place in self.places))
+        self.names += tuple(f"layer {place}" for place in self.places)
 
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
         if not self.places:
             return super().read(input_ids, attention_mask)
-        z = self.encoder.layer_readings(input_ids, attention_mask, (-1, *self.places))  # [layers, N, D]
-        last = z[0] if self.encoder.projection is None else self.encoder.projection(z[0])
-        below = z[1:] if self.arguments.layers_gradient else z[1:].detach()
-        return dict(zip(self.names(), [last, *below], strict=True))
+        encoder = self.encoder
+        hidden = encoder.run_backbone(input_ids, attention_mask, output_hidden_states=True).hidden_states
+        outputs = [BaseModelOutput(last_hidden_state=hidden[place]) for place in (-1, *self.places)]
+        inputs = input_ids, attention_mask, encoder.tokenizer.mask_token_id
+        last, *below = (pooled(encoder.pooling, output, *inputs) for output in outputs)  # [N, D] each
+        last = last if encoder.projection is None else encoder.projection(last)
+        below = below if self.arguments.layers_gradient else [z.detach() for z in below]
+        return dict(zip(self.names, [last, *below], strict=True))
 
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         terms = super().loss(views, batch)

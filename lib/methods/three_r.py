@@ -81,7 +81,7 @@ class ThreeR(Wrapper):
         self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
         self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
         self.latest: dict[str, Tensor] = {}  # what is logged of the last step
-        for name in inner.names() if arguments.dimensions == "words" else ():  # taken in the first step, and then kept
+        for name in inner.names if arguments.dimensions == "words" else ():  # taken in the first step, and then kept
             self.register_buffer(f"deviation_{name}", torch.full((inner.encoder.dimension,), torch.nan))
 
     def project(self, views: Views) -> Views:
@@ -127,7 +127,7 @@ class ThreeR(Wrapper):
         """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4) or of the words; None: nothing is
         subtracted."""
         if self.arguments.operation == "zero":
-            return dict.fromkeys(self.inner.names())
+            return dict.fromkeys(self.inner.names)
         texts = self.words if self.arguments.redundant_from == "words" else self.drawn()
         return {name: h.mean(0) for name, h in self.read_apart(texts).items()}
 

@@ -57,6 +57,7 @@ class TNCSE(Method):
         if encoder.projection is not None:
             raise ConfigError("this method compares [CLS] vectors: a backbone saved with a projection does not fit.")
         super().__init__(EncoderSum([encoder, _second(encoder, arguments.second_backbone)]), arguments)
+        self.names = ("first", "second")
         for twin in self.encoder.encoders if arguments.layer_norms_removed else ():
             remove_layer_norms(twin.backbone, arguments.layer_norms_removed)
         self.poolers = None
@@ -64,11 +65,8 @@ class TNCSE(Method):
             first = nn.Identity() if arguments.layer_norms_removed else pooler(encoder, arguments.pooler_from)
             self.poolers = nn.ModuleList([first, copy.deepcopy(first)])
 
-    def names(self) -> tuple[str, ...]:
-        return ("first", "second")
-
     def read(self, input_ids: Tensor, attention_mask: Tensor) -> dict[str, Tensor]:
-        twins = zip(self.names(), self.encoder.encoders, strict=True)
+        twins = zip(self.names, self.encoder.encoders, strict=True)
         return {name: encoder(input_ids, attention_mask) for name, encoder in twins}
 
     def embed(self, batch: Batch) -> Views:

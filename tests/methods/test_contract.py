@@ -241,7 +241,7 @@ def test_a_wrapper_reaches_every_embedding_and_learns_with_its_own_rate(tiny_ber
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in method.parameters() if p.requires_grad)
     views = method.embed(tokens.batch(np.arange(8)))
-    assert set(views.embeddings) >= set(method.names())
+    assert set(views.embeddings) >= set(method.names)
     assert all(z.shape[:2] == (8, len(views.roles)) for z in views.embeddings.values())
     history = training.train(method, tokens, config, dev=None).history
     shown = {"step", "loss", "learning_rate", "gradient_norm", "direction", *LOGGED.get(name, ())}
@@ -258,7 +258,7 @@ def test_texts_are_read_as_embed_reads_the_anchors(tiny_bert, second, sentences,
     method.eval()
     batch = tokens.batch(np.arange(8))
     views, texts = method.embed(batch), method.read(*batch.column("anchor"))
-    assert list(texts) == list(method.names()) and set(texts) <= set(views.embeddings)
+    assert list(texts) == list(method.names) and set(texts) <= set(views.embeddings)
     for role, h in texts.items():
         torch.testing.assert_close(views.embeddings[role][:, 0], h, rtol=1e-4, atol=1e-5)
 

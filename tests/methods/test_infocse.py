@@ -122,7 +122,7 @@ def test_stage_two_starts_from_what_stage_one_saved(bert, corpus_file):
     with pytest.raises(ConfigError, match="late_layers 9 is more than the 4 layers"):  # what needs no head is checked
         wrong.check()
     one, two = (plan.runs(group).run[0] for group in ("stage 1", "stage 2"))
-    assert two.provenance["late_layers_start"] == "condenser_head.safetensors beside the backbone"
+    assert two.config.backbone == str(one.folder / "encoder") and two.config.method_arguments["head"] == "pretrained"
     saved = build(str(one.folder / "encoder"), head="pretrained")
     words = saved.encoder.backbone.get_input_embeddings().weight
     decoder = saved.auxiliary.lm_head.predictions.decoder.weight

@@ -26,7 +26,7 @@ def deep(backbone, tmp_path, variant):
 def run(method, inputs, seed=1):
     """Terms, the vectors [2N, D] of either encoder, and those of either branch (none without branch)."""
     views, terms = run_method(method, inputs, seed)
-    vectors = [views.rows(name) for name in method.names()]
+    vectors = [views.rows(name) for name in method.names]
     return terms, vectors[:2], vectors[2:]
 
 

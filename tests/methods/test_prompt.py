@@ -6,6 +6,7 @@ import torch
 
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import PROMPT
+from lib.encoders.template import template_vectors
 from lib.losses import info_nce
 from lib.methods.prompt import PromptArguments
 from tests.methods.conftest import build as build_method
@@ -78,7 +79,7 @@ def test_what_is_kept_subtracts_only_where_it_should_and_so_does_its_folder(
 def test_the_templates_vector_is_trained_too(bert, inputs):
     method = build(bert)
     _, batch = inputs(method)
-    method.encoder.template_vectors(*batch.column("anchor"))[:, 0].sum().backward()
+    template_vectors(method.encoder, *batch.column("anchor"))[:, 0].sum().backward()
     assert method.encoder.backbone.embeddings.position_embeddings.weight.grad.any()
 
 

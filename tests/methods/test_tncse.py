@@ -26,7 +26,7 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, laye
     shake(method.encoder.encoders[1])
     shake(method.poolers[1])
     views, terms = run(method, inputs(method))
-    h1, h2 = (views.rows(name) for name in method.names())
+    h1, h2 = (views.rows(name) for name in method.names)
     p1, p2 = h1, h2
     if not layer_norms_removed:
         layers = [pooler[0] for pooler in method.poolers]

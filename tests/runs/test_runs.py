@@ -12,7 +12,6 @@ import yaml
 
 from lib import paths, runs
 from lib.checks import ConfigError, DataError, EncoderError, remark
-from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs import store
 
@@ -89,7 +88,7 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
 
 
 def test_bf16_is_remarked_on_where_the_cpu_has_no_instructions_for_it(config, monkeypatch, capsys):
-    monkeypatch.setattr(SentenceEncoder, "computes_bf16", False)
+    monkeypatch.setattr(sys.modules[runs.preflight.__module__], "computes_bf16", lambda device: False)
     remark.cache_clear()
     runs.preflight(config.replace(precision="bf16"))
     assert "set precision to fp32" in capsys.readouterr().err
