@@ -22,7 +22,8 @@ COLOURS = sns.color_palette("colorblind").as_hex()  # those of the style sheet
 METHODS = {
     "untuned": COLOURS[7], "SimCSE": COLOURS[0], "SimCSE + AMI": "#8c2d04", "SimCSE + MoCo": COLOURS[9],
     "miCSE": COLOURS[2], "InfoCSE": COLOURS[3], "DiffCSE": "#33691e", "InfoCSE + RTD": "#7a0177", "MSSE": COLOURS[4], "sum of stage 1": "#00695c", "NCE": "#8a6d00", "TNCSE": COLOURS[1], "JTCSE": "#59338c",
-    "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72", "MSSE w/o NCE": "#d95f0e",
+    "SimCSE + 3R": COLOURS[5], "MSSE w/o DCM and ICM": "#6d3b5e", "InforMin-CL": "#b15928", "SSCL": "#1b4f72", "MSSE w/o NCE": "#9e9d24",
+    "ESimCSE": "#c2185b", "ArcCSE": "#5d4037", "RankCSE": "#0097a7", "PromptBERT": "#7e57c2",
 }  # fmt: skip
 SHIPPED = {"mini-bert": "untuned", "mini-bert-simcse": "SimCSE", "mini-bert-msse": "MSSE"}  # encoders, by their methods
 OTHERS = ("#e7298a", "#00a6a6", "#2b2b2b", "#a3a300", "#8c8cff", "#9c6644", "#7fbf3f")  # no method's: for what is none

@@ -215,15 +215,17 @@ def choices(tried: pd.DataFrame) -> pd.DataFrame:
     """What dev chose, and how sure that is, from rows of the trials' dev scores.
 
     Returns:
-        Index backbone, method: trials; chosen, the setting with the highest mean dev score; dev, that mean; ahead, by how much
-        it is above the next one; alone, what each seed alone would choose.
+        Index backbone, method: trials; chosen, the setting with the highest mean dev score (trials of a method's own knob have
+        the best rate and temperature of its others, which stand before it); dev, that mean; ahead, by how much it is above the
+        next one; alone, what each seed alone would choose.
     """
     by, lines = ["backbone", "method"], []
     for key, part in tried.groupby(by, sort=False):
         wide = part.pivot(index="settings", columns="seed", values="value").reindex(part.settings.unique())
         means = wide.mean(axis=1)
-        best = means.idxmax()
+        best, rated = means.idxmax(), means[means.index.str.startswith("rate ")].nlargest(1).index
         alone = [f"{seed}: {'the same' if wide[seed].idxmax() == best else wide[seed].idxmax()}" for seed in wide]
-        line = dict(zip(by, key, strict=True)) | {"trials": len(means), "chosen": best, "dev": means[best]}
+        line = dict(zip(by, key, strict=True)) | {"trials": len(means), "dev": means[best]}
+        line["chosen"] = ", ".join(dict.fromkeys([*rated, best]))
         lines.append(line | {"ahead": means[best] - means.drop(best).max(), "alone": "; ".join(alone)})
     return pd.DataFrame(lines, columns=[*by, "trials", "chosen", "dev", "ahead", "alone"]).set_index(by)

@@ -206,6 +206,9 @@ def test_choices_say_how_sure_they_are():
     line = level.choices(tried).loc["A", "SimCSE"]
     assert (line.trials, line.chosen, line.dev, line.ahead) == (3, "rate 0.2", 57.0, 2.0)
     assert line.alone == "7: rate 0.3; 8: rate 0.1"
+    own = tried.replace({"settings": {"rate 0.1": "dropout 0.2"}})
+    own["value"] += 5 * (own.settings == "dropout 0.2")
+    assert level.choices(own).loc["A", "SimCSE"].chosen == "rate 0.2, dropout 0.2"
 
 
 def test_tables_without_rows_are_empty(table):
