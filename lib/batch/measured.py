@@ -28,7 +28,8 @@ KEYS = ["table", "sentences", "pooling", "settings", "method"]
 
 def text() -> str:
     """RESULTS.md, with a section for each paper."""
-    low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in results.floors().itertuples(index=False))
+    floors = results.floors().replace(results.NAMES)
+    low = ", ".join(f"{row.backbone} {row.value:.2f} ({row.name})" for row in floors.itertuples(index=False))
     return "\n".join([HEAD.replace("FLOORS", low), field(), *(section(paper) for paper in papers.sheets())])
 
 
@@ -89,8 +90,8 @@ def _means(rows: pd.DataFrame, keys: list[str], below: dict[Any, str] | None = N
 
 
 def _markdown(frame: pd.DataFrame) -> str:
-    """As a Markdown table, missing cells empty."""
-    frame = frame.astype(object).where(frame.notna(), "")
+    """As a Markdown table, missing cells empty, encoders called as in the notebooks."""
+    frame = frame.astype(object).where(frame.notna(), "").replace(results.NAMES).rename(columns=results.NAMES)
     rows = [frame.columns, ["---"] * frame.shape[1], *frame.itertuples(index=False)]
     cells = [[str(cell).replace("|", r"\|") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells) + "\n"
