@@ -1,6 +1,7 @@
 """What the tests of all methods share."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -17,6 +18,11 @@ def build(name, folder, *, dropout=0.0, pooling="cls", seed=0, **arguments):
     torch.manual_seed(seed)
     encoder = SentenceEncoder.from_pretrained(folder, dropout=dropout, pooling=pooling)
     return REGISTRY[name](encoder, REGISTRY[name].Arguments(**arguments)).train()
+
+
+def builder(name, **options):
+    """`build` for one method, with options of its own."""
+    return partial(build, name, **options)
 
 
 def tokenized(method, *columns, roles=(), max_length=32):

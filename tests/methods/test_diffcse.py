@@ -1,7 +1,5 @@
 """DiffCSE: what the generator fills in, what the discriminator reads, who gets gradient."""
 
-from functools import partial
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,10 +7,9 @@ from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBert
 
 from lib.encoders.generator import Generator
 from lib.methods import REGISTRY
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import run, unpacked
+from tests.methods.conftest import builder, run, unpacked
 
-build = partial(build_method, "diffcse")
+build = builder("diffcse")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """JTCSE as a method: what the first token sees, the cross-attention branch, the coin."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,10 @@ from lib.data import Batch
 from lib.encoders import SentenceEncoder
 from lib.encoders.packed import AttentionInputs, AttentionMaps, first_token_layer
 from lib.losses import twin_info_nce
-from tests.methods.conftest import build as build_method
+from tests.methods.conftest import builder
 from tests.methods.conftest import run as run_method
 
-build = partial(build_method, "jtcse", dropout=0.1, cross_attention_layers=2)
+build = builder("jtcse", dropout=0.1, cross_attention_layers=2)
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """miCSE: the denominator, and the momentum queue, which ESimCSE has too."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from lib.losses import info_nce, positives_only
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import run
+from tests.methods.conftest import builder, run
 
 # everything off but InfoNCE; both layers of the tiny backbones
-build = partial(build_method, "micse", dropout=0.1, min_layer=0, max_layer=2, ami_weight=0.0, queue_size=0)
+build = builder("micse", dropout=0.1, min_layer=0, max_layer=2, ami_weight=0.0, queue_size=0)
 
 
 @pytest.mark.parametrize("included", [True, False])
@@ -36,7 +33,7 @@ def test_the_queue_holds_the_slow_vectors_of_the_anchors_of_earlier_steps(
     tiny_bert, sentences, batch, shake, name, size, options
 ):
     """Read through the head as it is now; a full queue loses the oldest."""
-    method = build_method(name, tiny_bert, dropout=0.1, queue_size=size, momentum=0.9, momentum_dropout=0.0, **options)
+    method = builder(name, queue_size=size, momentum=0.9, momentum_dropout=0.0, **options)(tiny_bert, dropout=0.1)
     slow, kept = {k: v.clone() for k, v in method.encoder.state_dict().items()}, torch.zeros(0, 32)
     head = method.training_head or torch.nn.Identity()
     for step in range(4):

@@ -1,7 +1,5 @@
 """Masked language modelling and Condenser's late head: the two losses, who gets gradient, what is kept on disk."""
 
-from functools import partial
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,10 +11,9 @@ from lib.checks import ConfigError
 from lib.encoders import SentenceEncoder, mini_bert
 from lib.encoders.heads import LATE_LAYERS
 from lib.losses import IGNORED
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import short_run, unpacked
+from tests.methods.conftest import builder, short_run, unpacked
 
-build = partial(build_method, "mlm")
+build = builder("mlm")
 
 
 def by_hand(method, inputs, seed):
@@ -105,16 +102,10 @@ def test_whole_words_are_masked_together(tmp_path, sentences, batch):
     assert torch.equal(hidden[:, 1:][inside], hidden[:, :-1][inside])
 
 
-@pytest.fixture
-def headless(backbone, tmp_path):
-    """A sentence encoder of each family, saved without an MLM head."""
-    SentenceEncoder.from_pretrained(backbone, pooling="mean").save(tmp_path / "headless")
-    return tmp_path / "headless"
-
-
 @pytest.mark.parametrize("condenser_weight", [0.0, 1.0])
-def test_a_fresh_head_is_saved_with_the_encoder(headless, tmp_path, sentences, batch, condenser_weight):
-    method = build(headless, lm_head="fresh", condenser_weight=condenser_weight, mlm_probability=0.5)
+def test_a_fresh_head_is_saved_with_the_encoder(backbone, tmp_path, sentences, batch, condenser_weight):
+    SentenceEncoder.from_pretrained(backbone, pooling="mean").save(tmp_path / "headless")
+    method = build(tmp_path / "headless", lm_head="fresh", condenser_weight=condenser_weight, mlm_probability=0.5)
     inputs = batch(method, sentences[:16])
     optimizer = torch.optim.AdamW(method.parameters(), lr=1e-2)
     sum(method(inputs).values()).backward()

@@ -11,13 +11,12 @@ from lib.batch.parameters import declared
 from lib.data import Batch
 from lib.encoders.heads import load_training_head
 from lib.losses import dimension_contrast, info_nce
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import tokenized
+from tests.methods.conftest import builder, tokenized
 
 
 def build(folder, dropout=0.0, **arguments):
     """A method without any dropout, so that two passes are equal."""
-    method = build_method("msse", folder, dropout=dropout, **({"decoder_input_dropout": 0.0} | arguments))
+    method = builder("msse", decoder_input_dropout=0.0)(folder, dropout=dropout, **arguments)
     for module in method.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = dropout

@@ -6,10 +6,10 @@ import torch
 
 from lib.encoders import SentenceEncoder, ensemble
 from lib.losses import list_mle, list_net, ranking_consistency
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import tokenized
+from tests.methods.conftest import builder, tokenized
 
 ROWS, LENGTH = np.array([11, 4, 17, 0, 8]), 8  # some sentences are longer
+build = builder("rankcse", projection="none")
 
 
 @pytest.fixture
@@ -19,10 +19,6 @@ def teachers(tiny_bert, tiny_roberta, tmp_path, variant, shake):
     for name, folder, pooling in (("teacher", narrow, "mean"), ("second_teacher", tiny_roberta, "cls")):
         shake(SentenceEncoder.from_pretrained(folder, pooling=pooling), scale=0.2).save(tmp_path / name)
     return {name: str(tmp_path / name) for name in ("teacher", "second_teacher")}
-
-
-def build(folder, **arguments):
-    return build_method("rankcse", folder, projection="none", **arguments)
 
 
 def prepared(method, *columns, roles=()):

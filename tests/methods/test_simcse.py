@@ -21,12 +21,9 @@ def test_roles_say_what_is_a_positive_and_what_a_hard_negative(tiny_bert, senten
     texts = {"anchor": sentences[:8], "positive": sentences[8:16], "hard_negative": sentences[16:24]}
     z = {role: method.encoder(*batch(method, column).column("anchor")) for role, column in texts.items()}
     inputs = batch(method, *(texts[role] for role in roles), roles=roles)
-    expected = info_nce(
-        z["anchor"],
-        z["positive" if "positive" in roles else "anchor"],
-        hard_negatives=z["hard_negative"] if "hard_negative" in roles else None,
-        hard_negative_weight=0.5,
-    )
+    positive = z["positive" if "positive" in roles else "anchor"]
+    negatives = z["hard_negative"] if "hard_negative" in roles else None
+    expected = info_nce(z["anchor"], positive, hard_negatives=negatives, hard_negative_weight=0.5)
     terms = method(inputs)
     assert set(terms) == {"info_nce"}
     torch.testing.assert_close(terms["info_nce"], expected, rtol=1e-4, atol=1e-5)

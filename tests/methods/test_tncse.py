@@ -1,7 +1,5 @@
 """TNCSE as a method: the twins and their poolers, every term against the loss on the vectors, what is kept."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
@@ -10,10 +8,9 @@ from safetensors.torch import load_file
 from lib.encoders import SentenceEncoder
 from lib.encoders.layer_norms import removed
 from lib.losses import tensor_modulus, twin_info_nce
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import run
+from tests.methods.conftest import builder, run
 
-build = partial(build_method, "tncse", dropout=0.1)
+build = builder("tncse", dropout=0.1)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
@@ -83,7 +80,7 @@ def test_the_pretrained_pooler_is_the_backbones(backbone, sentences):
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_both_encoders_lose_the_layer_norms_of_their_last_layers_and_need_no_pooler(tiny_bert, kind, count, inputs):
     branch = {"cross_attention_layers": 2} if kind == "jtcse" else {}
-    method = build_method(kind, tiny_bert, dropout=0.1, layer_norms_removed=count, **branch)
+    method = builder(kind, **branch)(tiny_bert, dropout=0.1, layer_norms_removed=count)
     assert [removed(encoder.backbone.config) for encoder in method.encoder.encoders] == [count] * 2
     sum(method(inputs(method)).values()).backward()
     for name, parameter in method.named_parameters():  # a key's bias moves all scores of a query alike
