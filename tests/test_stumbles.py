@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
 from torch import nn
+from transformers import BertTokenizerFast
 
 from lib.batch.execute import plan_of
 from lib.batch.jobs import single
@@ -38,8 +40,6 @@ def theirs(tiny_bert, tmp_path):
     """Function (version, ...) -> a folder as that version of sentence-transformers lays it out, with the tiny BERT."""
 
     def write(version, *, pooling="mean", dense=None, normalise=False, length=None):
-        from sentence_transformers import SentenceTransformer
-
         folder = shutil.copytree(tiny_bert, tmp_path / f"version-{version}")
         steps = [("Transformer", ""), ("Pooling", "1_Pooling")]
         flags = FLAGS if version < 3 else LATER_FLAGS
@@ -88,8 +88,6 @@ WIDE = {"out_features": 48, "bias": False, "activation_function": "torch.nn.modu
     ],
 )
 def test_a_folder_gives_the_vectors_of_its_package(theirs, sentences, tmp_path, version, how):
-    from sentence_transformers import SentenceTransformer
-
     folder = theirs(version, **how)
     texts = [*sentences[:9], "", "the dog runs in the park . " * 30]
     expected = SentenceTransformer(str(folder), device="cpu").encode(texts)
@@ -148,31 +146,21 @@ def test_text_in_another_script_is_refused_and_some_of_it_is_remarked_on(sentenc
     assert encoder.encode(CHINESE, any_words=True).shape == (3, encoder.dimension)
 
 
-@pytest.fixture
-def chinese(config, tiny_bert, tmp_path):
-    """A run without dev pairs, whose tokenizer knows Chinese alone; what it is trained on, and the demo, are English."""
-    from transformers import BertTokenizerFast
-
+def test_a_corpus_dev_pairs_or_a_test_task_in_another_script_are_refused_before_training(config, tiny_bert, tmp_path):
+    """Of a tokenizer that knows Chinese alone; what is trained on, and the demo, are English."""
     folder = shutil.copytree(tiny_bert, tmp_path / "chinese")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*"".join(CHINESE)})]
     BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    return config.replace(backbone=str(folder), dev_task="none")
-
-
-@pytest.mark.parametrize(("dev_task", "what"), [("none", "corpus 'sentences.txt'"), ("demo", "the dev pairs of demo")])
-def test_a_corpus_or_dev_pairs_in_another_script_are_refused_before_training(chinese, dev_task, what):
+    chinese, unknown = config.replace(backbone=str(folder), dev_task="none"), ": 1?[0-9]{2}% of the tokens are unknown"
     preflight(chinese)
-    with pytest.raises(DataError, match=f"{what}: 1?[0-9]{{2}}% of the tokens are unknown"):
-        run(chinese.replace(dev_task=dev_task))
-
-
-def test_a_test_task_in_another_script_is_refused_before_a_run(chinese, tmp_path):
+    for dev_task, what in (("none", "corpus 'sentences.txt'"), ("demo", "the dev pairs of demo")):
+        with pytest.raises(DataError, match=what + unknown):
+            run(chinese.replace(dev_task=dev_task))
     plan = Plan("demo")
     plan.add("main", chinese, {"SimCSE": {}}, [1])
     plan.check()
     plan.tasks("sts", ["demo"], tmp_path)
-    words = "main, SimCSE, given: sts tasks, texts such as '.+': 1?[0-9]{2}% of the tokens are unknown"
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ConfigError, match="main, SimCSE, given: sts tasks, texts such as '.+'" + unknown):
         plan.check()
 
 
@@ -203,13 +191,10 @@ def test_without_dev_pairs_the_last_step_is_kept_and_there_are_no_rows_of_dev(co
 # --- Rows of a corpus ---
 
 
-def test_empty_hard_negatives_are_counted_aloud(tmp_path, capsys):
+def test_empty_hard_negatives_and_copies_are_counted_aloud(tmp_path, capsys):
     (tmp_path / "triples.csv").write_text("sent0,sent1,hard_neg\na cat,a dog,\na fox,a hen,a wolf\n")
     assert load_corpus("triples.csv", tmp_path).columns[2] == (" ", "a wolf")
     assert "triples.csv: 1 of 2 hard negatives are empty" in capsys.readouterr().err
-
-
-def test_copies_are_counted_aloud(tmp_path, capsys):
     (tmp_path / "some.txt").write_text("a cat\na dog\na cat\na fox\n")
     load_corpus("some.txt", tmp_path)
     assert "some.txt: 25% of the rows are there already" in capsys.readouterr().err
@@ -283,12 +268,15 @@ def written(path, pairs=PAIRS):
 
 
 @pytest.mark.parametrize("name", ["STS-B.csv", "mine.tsv", "mine.jsonl"])
-def test_own_pairs_on_any_scale(tmp_path, name):
+def test_own_pairs_on_any_scale_but_not_without_the_columns(tmp_path, name):
     written(tmp_path / name)
     task = load_sts(tmp_path, name, "dev")
     assert (task.name, task.split, task.protocol) == (name, "dev", "own pairs")
     assert task.sentences1 == ["我喜欢音乐。", "a red cat", "two dogs"] and task.sentences2[2] == "two dogs"
     np.testing.assert_allclose(task.gold, [5, 0, 2.5])
+    (tmp_path / "mine.csv").write_text("a,b,score\nx,y,1\n")
+    with pytest.raises(DataError, match="the header lacks sentence1, sentence2; it must name"):
+        load_sts(tmp_path, "mine.csv")
 
 
 @pytest.mark.parametrize(
@@ -304,12 +292,6 @@ def test_pairs_that_cannot_be_scored_are_refused(tmp_path, name, pairs, words):
     written(tmp_path / name, pairs)
     with pytest.raises(DataError, match=f"{name}.*{words}"):
         load_sts(tmp_path, name)
-
-
-def test_a_file_without_the_columns_is_refused(tmp_path):
-    (tmp_path / "mine.csv").write_text("a,b,score\nx,y,1\n")
-    with pytest.raises(DataError, match="the header lacks sentence1, sentence2; it must name"):
-        load_sts(tmp_path, "mine.csv")
 
 
 def test_a_run_on_own_pairs_chooses_by_them_and_is_labelled_so(config, sentences, tmp_path):

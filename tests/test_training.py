@@ -58,19 +58,18 @@ def test_the_untrained_encoder_is_measured_once_for_all_runs(tiny_bert, sentence
     starts, passes = [], []
     for options in ({}, {"seed": 7}, {"pooling": "cls"}):
         method, corpus, config = build(tiny_bert, sentences, max_steps=4, **options)
-        passes.append(0)
-        counted = method.encoder.register_forward_pre_hook(
-            lambda module, _: passes.append(passes.pop() + (not module.training))
-        )
+        passes.append([])
+        counted = method.encoder.register_forward_pre_hook(lambda module, _: passes[-1].append(module.training))
         starts.append(training.train(method, corpus, config, dev=dev).history.dev[0])
         counted.remove()
-    assert passes[0] == passes[2] == 2 * passes[1] > 0  # after step 4 of each, and before step 1 of two encoders
+    each = [seen.count(False) for seen in passes]
+    assert each[0] == each[2] == 2 * each[1] > 0  # after step 4 of each, and before step 1 of two encoders
     assert starts[0] == starts[1] != starts[2]
     assert starts[0] == training.dev_metrics(build(tiny_bert, sentences)[0].encoder.encode, dev)["dev"]
 
 
-def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
-    _, done = trained(tiny_bert, sentences, dev, epochs=3, trace_until=10)
+def test_the_loss_falls_history_has_every_step_and_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
+    method, done = trained(tiny_bert, sentences, dev, epochs=3, trace_until=10)
     history = done.history
     assert history.step.tolist() == list(range(40)) and done.metrics["steps"] == 39  # 200 / 16 -> 13 steps an epoch
     assert history.loss[1:6].mean() > 1.5 * history.loss[-5:].mean()
@@ -78,13 +77,9 @@ def test_the_loss_falls_and_history_has_every_step(tiny_bert, sentences, dev):
     measured = history.dropna(subset="dev").step.tolist()
     assert measured == [0, 4, 8, 10, 12, 16, 20, 24, 28, 32, 36, 39]
     assert history.alignment.notna().sum() == history.uniformity.notna().sum() == len(measured)
-
-
-def test_the_best_dev_step_is_kept(tiny_bert, sentences, dev):
-    method, done = trained(tiny_bert, sentences, dev, epochs=2)
-    candidates = done.history[(done.history.step % 4 == 0) | (done.history.step == 26)].iloc[1:]
+    candidates = history[(history.step % 4 == 0) | (history.step == 39)].iloc[1:]
     best = candidates.loc[candidates.dev.idxmax()]  # idxmax takes the first of equals: strictly better replaces
-    assert done.metrics == {"steps": 26, "best_step": int(best.step), "dev": best.dev}
+    assert done.metrics == {"steps": 39, "best_step": int(best.step), "dev": best.dev}
     assert training.dev_metrics(method.encoder.encode, dev)["dev"] == pytest.approx(best.dev, abs=1e-4)
 
 
@@ -159,8 +154,12 @@ def test_fp16_stops_where_no_scale_helps(tiny_bert, sentences):
         training.train(method, corpus, config, dev=None)
 
 
-def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
+def test_a_dev_score_or_a_term_that_is_no_number_stops_training_and_is_named_with_its_step(tiny_bert, sentences):
     method, corpus, config = build(tiny_bert, sentences)
+    gold = np.full(5, 3.0)  # constant: no correlation
+    dev = STSTask("mine", "dev", "demo pairs", {"mine": Subset(sentences[:5], sentences[5:10], gold)})
+    with pytest.raises(training.NumericError, match="the dev score is nan at step 0.*gold scores"):
+        training.train(method, corpus, config, dev=dev)
     calls = []
 
     def broken(*given, forward=method.forward):
@@ -171,14 +170,6 @@ def test_a_term_that_is_not_finite_is_named_with_its_step(tiny_bert, sentences):
     method.forward = broken
     with pytest.raises(training.NumericError, match="'extra' is nan at step 3"):
         training.train(method, corpus, config, dev=None)
-
-
-def test_a_dev_score_that_is_no_number_stops_training(tiny_bert, sentences):
-    method, corpus, config = build(tiny_bert, sentences)
-    gold = np.full(5, 3.0)  # constant: no correlation
-    dev = STSTask("mine", "dev", "demo pairs", {"mine": Subset(sentences[:5], sentences[5:10], gold)})
-    with pytest.raises(training.NumericError, match="the dev score is nan at step 0.*gold scores"):
-        training.train(method, corpus, config, dev=dev)
 
 
 def test_grouped_lengths_pad_less_and_every_row_comes_once(tiny_bert, sentences):

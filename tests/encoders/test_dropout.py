@@ -25,11 +25,13 @@ def test_neighbouring_entries_are_dropped_independently():
         assert both == pytest.approx(0.25, abs=0.003)
 
 
-def test_gradient_goes_through_kept_entries_with_their_scale():
-    x = torch.randn(7, 5, dtype=torch.float64, requires_grad=True)
+def test_gradient_through_kept_entries_and_what_is_kept_at_rates_0_and_1_and_outside_training():
+    x = torch.randn(7, 15, dtype=torch.float64, requires_grad=True)
     y = dropout(x, 0.4)
     y.sum().backward()
     assert torch.allclose(x.grad, y.detach() / x.detach())
+    assert (Dropout(0.5)(x) == 0).any() and torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(dropout(x, 0.0), x) and torch.equal(dropout(x, 1.0), torch.zeros_like(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -45,10 +47,3 @@ def test_an_encoder_has_no_other_dropout_and_is_loaded_without_dropping():
         kinds = {type(m) for m in model.modules() if isinstance(m, nn.Dropout)}
         assert kinds == {Dropout}
     assert not any(m.training for m in backbone.modules())
-
-
-def test_the_rates_nothing_and_everything_and_the_module_outside_training():
-    x = torch.randn(10, 10)
-    assert (Dropout(0.5)(x) == 0).any() and torch.equal(Dropout(0.5).eval()(x), x)
-    assert torch.equal(dropout(x, 0.0), x)
-    assert torch.equal(dropout(x, 1.0), torch.zeros(10, 10))

@@ -51,26 +51,18 @@ def test_a_relative_folder_is_found_from_here_and_from_the_repository(three, rep
 
 
 def test_the_fingerprint_follows_the_members_their_order_and_their_weights(three, tmp_path):
-    total = EncoderSum(three[:2], [0.3, 0.7])
+    one, two, third = three
+    total = EncoderSum([one, two], [0.3, 0.7])
     total.save(tmp_path / "saved")
     assert ensemble.load(tmp_path / "saved").fingerprint() == total.fingerprint()
-    others = [
-        three[0],
-        EncoderSum(three[:1]),
-        EncoderSum(three[:2]),
-        EncoderSum(three[:2], [0.7, 0.3]),
-        EncoderSum(three[1::-1], [0.7, 0.3]),
-        EncoderSum([three[0], three[2]], [0.3, 0.7]),
-    ]
+    others = [one, EncoderSum([one]), EncoderSum([one, two]), EncoderSum([one, two], [0.7, 0.3])]
+    others += [EncoderSum([two, one], [0.7, 0.3]), EncoderSum([one, third], [0.3, 0.7])]
     assert len({total.fingerprint(), *(encoder.fingerprint() for encoder in others)}) == 7
 
 
-def test_one_length_of_vectors(three, tiny_bert, encoder):
+def test_options_reach_the_members_and_wrong_members_or_weights_are_refused(three, tiny_bert, encoder, tmp_path):
     with pytest.raises(EncoderError, match=r"\[16, 32\]"):
         EncoderSum([three[0], encoder(tiny_bert, 4, projection=torch.nn.Linear(32, 16))])
-
-
-def test_options_reach_the_members_and_a_missing_one_or_a_weight_that_is_none_is_refused(three, tmp_path):
     EncoderSum(three[1:], [2.0, 3.0]).save(tmp_path / "saved")
     again = ensemble.load(tmp_path / "saved", pooling="mean")
     assert again.weights == [2.0, 3.0] and {part.pooling for part in parts(again)} == {"mean"}

@@ -41,16 +41,12 @@ def test_a_layer_without_them_is_the_sum_of_what_comes_in_and_what_it_computes(t
     np.testing.assert_allclose(vector, expected[0, 0].numpy(), atol=1e-4)
 
 
-def test_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):
-    """A folder that says 1 and lacks those of both layers is incomplete."""
+def test_each_number_of_them_has_a_fingerprint_and_other_weights_that_are_missing_are_still_found(tiny_bert, tmp_path):
+    """Scores are kept under it; a folder that says 1 and lacks those of both layers is incomplete."""
     without(tiny_bert, 2).save(tmp_path / "saved")
     rewrite(tmp_path / "saved", "config.json", {MARK: 1})
     with pytest.raises(EncoderError, match="it lacks 4 of its weights, the first is encoder.layer.0"):
         SentenceEncoder.from_pretrained(tmp_path / "saved")
-
-
-def test_each_number_of_them_has_a_fingerprint(tiny_bert, tmp_path):
-    """Scores are kept under it: two of these with the same one would share a number."""
     (encoder := without(tiny_bert, 1)).save(tmp_path / "one")
     assert SentenceEncoder.from_pretrained(tmp_path / "one").fingerprint() == encoder.fingerprint()
     assert len({without(tiny_bert, layers).fingerprint() for layers in range(3)}) == 3

@@ -75,13 +75,14 @@ def test_encode_keeps_order_removes_repeats_and_ignores_batching(tiny_bert, sent
     assert len(calls) > 1 and all(rows * length <= 1024 for rows, length in calls), "the default on a CPU"
 
 
-def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert):
+def test_the_prompt_comes_on_top_of_the_sentence_that_max_length_cuts(tiny_bert, edited):
     encoder = load(tiny_bert, pooling="mask_prompt")
     words = "the dog runs in the park"
     ids = encoder.tokenize([words], 5)[0]  # three words, [CLS] and [SEP]
     assert encoder.tokenizer.decode(ids) == '[CLS] this sentence : " the dog runs " means [MASK]. [SEP]'
     longest = encoder.tokenize([" ".join(["dog"] * 90)])[0]
     assert len(longest) == 64 and longest[-3] == encoder.tokenizer.mask_token_id
+    assert load(edited("sentence_encoder.json", {"max_length": 65})).max_length == 64, "what the backbone takes"
 
 
 def test_one_pass_read_in_several_ways(tiny_bert, sentences):
@@ -114,7 +115,7 @@ def test_the_fingerprint_is_the_same_wherever_the_encoder_lies(tiny_bert, tmp_pa
         assert len({load(source).fingerprint(files) for source in sources}) == 1
 
 
-def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, edited):
+def test_the_fingerprint_follows_the_tokenizer_every_weight_and_every_setting(tiny_bert, edited):
     model = json.loads((tiny_bert / "tokenizer.json").read_text())["model"]
     model["vocab"]["dog"], model["vocab"]["cat"] = model["vocab"]["cat"], model["vocab"]["dog"]
     encoders = [load(tiny_bert), load(edited("tokenizer.json", {"model": model}))]
@@ -123,15 +124,11 @@ def test_the_fingerprint_follows_the_tokenizer_and_every_weight(tiny_bert, edite
         encoders.append(load(tiny_bert))
         with torch.no_grad():
             encoders[-1].backbone.get_parameter(name).flatten()[-1] += 1e-3
-    assert len({encoder.fingerprint() for encoder in encoders}) == 4
-
-
-def test_the_fingerprint_follows_what_leaves_every_weight_as_it_is(tiny_bert, edited):
     options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
     configs = [{"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}]
-    found = [load(tiny_bert, **given).fingerprint() for given in ({}, *options)]
-    found += [load(edited("config.json", config)).fingerprint() for config in configs]
-    assert len({*found}) == 8
+    encoders += [load(tiny_bert, **given) for given in options]
+    encoders += [load(edited("config.json", config)) for config in configs]
+    assert len({encoder.fingerprint() for encoder in encoders}) == 11
 
 
 def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
@@ -154,7 +151,3 @@ def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):
         damage()
         with pytest.raises(EncoderError, match="no loadable model and tokenizer in that folder"):
             load(tmp_path / "saved")
-
-
-def test_a_saved_length_is_at_most_what_the_backbone_takes(edited):
-    assert load(edited("sentence_encoder.json", {"max_length": 65})).max_length == 64

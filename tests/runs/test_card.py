@@ -34,7 +34,7 @@ def test_a_run_comes_with_a_card_that_the_hub_understands(config, tiny_bert, tmp
     assert runs.prepare(further).id == name  # the card is no part of what the encoder is
 
 
-def test_an_export_has_the_scores_that_were_measured_since(config, tmp_path, sentences):
+def test_an_export_has_the_scores_measured_since_and_a_run_is_found_by_its_names(config, tmp_path, sentences):
     run = runs.run(config)
     rows = pd.DataFrame([("STS12", "test", "a | b", "all", "spearman", 61.234)], columns=RESULT_COLUMNS)
     run.results("sts", lambda: rows)
@@ -45,21 +45,9 @@ def test_an_export_has_the_scores_that_were_measured_since(config, tmp_path, sen
     np.testing.assert_allclose(peer.encode(sentences[:9]), run.encoder().encode(sentences[:9]), atol=1e-5)
     with pytest.raises(EncoderError, match="mine exists: .* nothing was written"):
         runs.export(run, folder)
-
-
-def test_other_encoders_are_named_without_their_places(config, tiny_bert, tmp_path, hub):
-    teacher = str(shutil.copytree(tiny_bert, tmp_path / "places" / "teacher"))
-    backbone = hub(tiny_bert, "user/bert")
-    run = runs.run(config.replace(method="distill", teacher=teacher, dev_task="none", backbone=backbone))
-    assert "| teacher | teacher |" in card_of(run) and "places" not in card_of(run)
-    assert ModelCard(card_of(run)).data.base_model == "user/bert"
-
-
-def test_a_run_by_its_names(config, tmp_path):
-    run = runs.run(config)
-    assert (runs.export(run.id, tmp_path / "mine") / "model.safetensors").is_file()
     with pytest.raises(ConfigError, match="there is no finished run 'simcse-0': give the id or the folder"):
         runs.export("simcse-0", tmp_path / "other")
+    assert (runs.export(run.id, tmp_path / "by id") / "model.safetensors").is_file()
     for name in (run.id, str(run.folder), str(run.folder / "encoder")):
         assert runs.find_run(name).folder == run.folder
         for pooling in ("cls", "mean"):
@@ -69,3 +57,11 @@ def test_a_run_by_its_names(config, tmp_path):
     (run.folder / "metrics.json").unlink()
     with pytest.raises(ConfigError, match="without metrics.json"):
         runs.open_encoders([run.id])
+
+
+def test_other_encoders_are_named_without_their_places(config, tiny_bert, tmp_path, hub):
+    teacher = str(shutil.copytree(tiny_bert, tmp_path / "places" / "teacher"))
+    backbone = hub(tiny_bert, "user/bert")
+    run = runs.run(config.replace(method="distill", teacher=teacher, dev_task="none", backbone=backbone))
+    assert "| teacher | teacher |" in card_of(run) and "places" not in card_of(run)
+    assert ModelCard(card_of(run)).data.base_model == "user/bert"

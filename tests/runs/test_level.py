@@ -78,12 +78,8 @@ def test_twins_start_from_two_encoders_of_the_same_seed_and_sentences(config):
     (tried,) = [one for one in field.plan if one.settings == "dropout 0.2" and one.seed == 7]
     assert tried.after["backbone"].config.corpus_size == 16 and tried.after["backbone"].seed == 7
     assert set(trial.after) == {"backbone", "second_backbone", "learning_rate", "temperature", "dropout"}
-
-
-def test_methods_can_be_run_in_pieces(config):
-    """A method has the same runs whichever others the field has."""
-    keys = [{one.key for one in declared(config, some).plan if one.method == "NCE"} for some in (["NCE"], [])]
-    assert keys[0] == keys[1] and keys[0]
+    keys = [{one.key for one in some.plan if one.method == "NCE"} for some in (field, declared(config, []))]
+    assert keys[0] == keys[1] and keys[0], "methods can be run in pieces: the same runs whichever others the field has"
 
 
 def test_mistakes_are_named(config, tmp_path):
@@ -147,9 +143,8 @@ def test_gains_over_simcse_are_wider_for_every_contrast(found):
     assert row.gain == pytest.approx(each.mean()) and row.work == 5.0 and row.tasks == "2 of 2"
     holm = results.compare(found[found.backbone == "A"], "SimCSE", ["backbone", "method"], holm="backbone")
     assert standing.loc["A"][["low", "high"]].sort_index().equals(holm.loc["A"][["low", "high"]].sort_index())
-    assert (
-        standing.loc[("A", "SimCSE"), "both encoders"] == "" and standing["both encoders"].loc[:, "NCE"].nunique() == 1
-    )
+    both = standing["both encoders"]
+    assert both["A", "SimCSE"] == "" and both.loc[:, "NCE"].nunique() == 1
 
 
 def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
@@ -183,7 +178,7 @@ def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
     assert len(level.controls(read, table, {})) == len(level.controls(found, table, {}))
 
 
-def test_whitening_is_fitted_on_the_sentences_of_its_run(config, monkeypatch):
+def test_whitening_is_fitted_on_the_sentences_of_its_run_and_compared_on_the_same_seed(config, monkeypatch, found):
     monkeypatch.setenv("CSE_PROGRESS", "off")
     field = declared(config, ["sum of two SimCSE"], rates=[1e-4], temperatures=[0.05], seeds=[2], own=False)
     done = field.runs("sum of two SimCSE")
@@ -191,9 +186,6 @@ def test_whitening_is_fitted_on_the_sentences_of_its_run(config, monkeypatch):
     vectors = read.encode(config.whole_corpus().sample(32, 2).columns[0])
     assert np.allclose(np.cov(vectors.T, bias=True), np.eye(vectors.shape[1]), atol=1e-3)
     assert read.encoder is done.encoder.iloc[0] and np.allclose(vectors.mean(axis=0), 0, atol=1e-3)
-
-
-def test_whitening_adds_what_it_adds_on_the_same_seed(found):
     read = found[(found.seed == "1") & (found.method == "NCE")].assign(pooling="cls, whitened")
     added = level.whitening(found, read.assign(value=read.value + 2.0))
     assert added.dropna().index.unique("method").tolist() == ["NCE"] and np.allclose(added.dropna(), 2.0)

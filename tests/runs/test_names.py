@@ -13,18 +13,15 @@ def name(config, **changes):
     return runs.prepare(config.replace(**changes)).id
 
 
-def test_the_name_follows_content_not_place(config, tmp_path, sentences):
+def test_the_name_follows_content_that_is_read_and_not_its_place(config, tiny_bert, tmp_path, sentences):
     moved = tmp_path / "elsewhere.txt"
     moved.write_text("\n".join(sentences) + "\n")
     assert name(config, corpus=str(moved), profile="small") == name(config)
     moved.write_text("\n".join(sentences[::-1]) + "\n")
     assert name(config, corpus=str(moved)) != name(config)
-
-
-def test_another_saved_mlm_head_is_the_same_run_where_it_is_not_read(config, tiny_bert, tmp_path):
     changed = shutil.copytree(tiny_bert, tmp_path / "changed")
     reweigh(changed, "cls.predictions.bias", lambda bias: bias + 1)
-    assert name(config, backbone=str(changed)) == name(config)
+    assert name(config, backbone=str(changed)) == name(config), "an MLM head is not read"
 
 
 def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_path, shake):

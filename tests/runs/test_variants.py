@@ -61,13 +61,10 @@ A:
     ]
 
 
-def test_what_is_not_asked_for_is_left_out(toy):
+def test_what_is_not_asked_for_and_the_second_of_two_rows_with_one_name_is_left_out(toy):
     text = "A: {if: many, x: {}}\nB: {x: {if: x in names, a: 1}, y: {if: [y in names, many]}}"
     assert toy(text, many=0, names=["x", "y"]) == {"A": {}, "B": {"x": {"a": 1}}}
     assert toy(text, many=2, names=["y"]) == {"A": {"x": {}}, "B": {"y": {}}}
-
-
-def test_of_two_rows_with_one_name_the_first_counts(toy):
     assert toy('A:\n  "n = 0": {}\n  "n = {n}": {n: $counts}', counts=[0, 1]) == {"A": {"n = 0": {}, "n = 1": {"n": 1}}}
 
 
