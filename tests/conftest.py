@@ -92,7 +92,6 @@ def sentences() -> list[str]:
 @pytest.fixture(scope="session")
 def shake():
     """Function (module, seed, scale) -> the module with its weights moved."""
-
     import torch
 
     def move(module, seed=5, scale=0.05):
@@ -151,7 +150,6 @@ def backbone(request) -> Path:
 @pytest.fixture(scope="session")
 def variant():
     """Function (folder, target, class, seed, changes of the config) -> target, a new backbone with the tokenizer of another."""
-
     import torch
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 

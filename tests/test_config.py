@@ -40,7 +40,7 @@ def test_a_config_survives_yaml():
     assert len({config, config.replace(queue_size=3), config.replace(queue_size=4)}) == 2
 
 
-def test_other_sizes_take_as_many_steps_or_whole_passes():
+def test_other_sizes_take_as_many_steps_or_whole_passes_and_still_have_four_dev_evaluations():
     config = RunConfig(corpus_size=1000, batch_size=64, epochs=2)
     assert config.few_shot(1000) is config is config.fewer(1000) is config.fewer(0)
     few = config.few_shot(100)
@@ -49,9 +49,6 @@ def test_other_sizes_take_as_many_steps_or_whole_passes():
     assert (config.fewer(300).epochs, config.fewer(2000).epochs, config.fewer(300).max_steps) == (6, 2, 0)
     with pytest.raises(ConfigError, match="few_shot_sizes must be at least 1"):
         config.few_shot(0)
-
-
-def test_fewer_sentences_still_have_four_dev_evaluations():
     config = RunConfig(corpus_size=1000, batch_size=10, eval_every=25)
     assert config.with_sentences(1000) is config and config.with_sentences(10_000).eval_every == 25
     few = config.with_sentences(80)

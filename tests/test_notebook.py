@@ -29,17 +29,14 @@ def namespace(*cells: str) -> dict:
     return values
 
 
-def test_declared_parameters_only():
+def test_declared_parameters_only_as_the_last_cell_that_sets_them_says():
     values = namespace("other = 2", "seed = 3")
     assert parameters(values) == {"seed": 3, "rate": 1.0e-3, "fp16": True, "sizes": [1]}
     assert isinstance(parameters(namespace("# Parameters\nrate = 1\n"))["rate"], float)
     with pytest.raises(ConfigError, match="fp16 must be bool, not 'false'"):
         parameters(namespace("# Parameters\nfp16 = 'false'\n"))
-
-
-def test_a_session_can_correct_itself():
     values = namespace("# Parameters\nsed = 3\n", "x = 2", "# Parameters\nseed = 3\n", "x = 1")
-    assert parameters(values)["seed"] == 3
+    assert parameters(values)["seed"] == 3, "a session can correct itself"
     with pytest.raises(ConfigError, match="run its parameters cell first"):
         parameters({"In": [""]})
 
@@ -82,14 +79,12 @@ def drawn(monkeypatch):
     return seen
 
 
-def test_without_a_browser_a_knob_is_drawn_once_where_it_starts(drawn, monkeypatch):
+def test_a_knob_is_drawn_once_where_it_starts_and_in_a_browser_has_controls(drawn, monkeypatch):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     kept = knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
     assert drawn.values == [(0.05, "a dog")] and not drawn.controls and kept is drawn.draw
     assert len(drawn.shown) == 1 and not plt.get_fignums()  # not shown a second time at the end of the cell
-
-
-def test_with_one_every_argument_has_a_control_that_starts_at_its_default(drawn, monkeypatch):
+    drawn.values.clear()
     monkeypatch.setenv("JPY_SESSION_NAME", "notebook.ipynb")
     knob(temperature=[0.01, 0.05, 1.0])(drawn.draw)
     controls = drawn.controls

@@ -69,12 +69,6 @@ def test_the_columns_say_what_shape_a_measurement_has(repository):
     assert rows(shape="curves", layer=[1, 2]).metric.tolist() == ["cls energy"] * 2
 
 
-def test_rows_that_differ_in_their_value_alone_are_refused(repository):
-    with pytest.raises(DataError, match="two rows with other values are both called p, T, SimCSE, mini-bert"):
-        add(pd.concat([scores(1.0), scores(2.0)]), run(), **LABELS)
-    assert rows().empty
-
-
 def test_filters_are_values_lists_and_functions(repository):
     for sentences, table in ((1000, "Table 1"), (10000, "Table 1"), (1000, "Table 2")):
         add(scores(tasks=STS_TASKS), run(), paper="p", table=table, method="SimCSE", sentences=sentences)
@@ -94,6 +88,9 @@ def test_every_measurement_is_there_once_and_says_where_from(repository):
     columns = ["seed", "value", "source"]
     assert found[columns].to_numpy().tolist() == [["2", 3.0, "this run, small"], ["1", 1.0, "small"]]
     assert rows("small").equals(found) and rows("paper").empty
+    with pytest.raises(DataError, match="two rows with other values are both called p, T, SimCSE, mini-bert"):
+        add(pd.concat([scores(1.0), scores(2.0)]), run(), **LABELS)
+    assert rows().equals(found)
 
 
 def test_rows_of_the_demo_stand_aside_for_published_ones_of_their_encoder(repository):
@@ -214,7 +211,7 @@ def test_one_seed_has_no_interval_and_an_untuned_encoder_stands_against_every_se
     assert found.gain["C"] > 0 and np.isnan(found.low["C"]) and np.isnan(found.gain["untuned"])
 
 
-def test_rows_are_told_apart_by_columns_and_compared_within_them():
+def test_rows_are_told_apart_by_columns_and_compared_within_them_or_refused():
     frame = pd.concat([measured(), measured().assign(backbone="c", value=lambda rows: -rows.value)])
     found = compare(frame, "A", ["backbone", "method"])
     assert found.gain["b", "B"] == -found.gain["c", "B"] and found.index.names == ["backbone", "method"]
@@ -224,6 +221,8 @@ def test_rows_are_told_apart_by_columns_and_compared_within_them():
     assert chosen.gain["", "A"] == -compare(measured(), "A").gain["B"]
     listed = compare(frame, {"method": "B", "settings": ["", "none"]}, ["settings", "method"])
     pd.testing.assert_frame_equal(listed, chosen)
+    with pytest.raises(ConfigError, match="B has two values for seed 0 STS12: filter the rows further"):
+        compare(pd.concat([measured(), measured().assign(table="another")]), "A")
 
 
 @pytest.mark.parametrize("name", ["backbone", "sentences", "settings", "device", "split", "protocol"])
@@ -235,11 +234,6 @@ def test_unequal_conditions_are_refused_by_name(name):
         compare(frame, "A")
     frame.loc[frame.method == "A", name] = pd.NA if name == "sentences" else ""  # such as an untuned encoder has
     assert compare(frame, "A").gain["B"] == compare(measured(), "A").gain["B"]
-
-
-def test_two_values_of_one_seed_and_task_are_refused():
-    with pytest.raises(ConfigError, match="B has two values for seed 0 STS12: filter the rows further"):
-        compare(pd.concat([measured(), measured().assign(table="another")]), "A")
 
 
 @pytest.mark.parametrize(

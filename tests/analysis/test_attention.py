@@ -138,7 +138,8 @@ def test_cls_energies_are_those_of_the_context_tensor_or_of_the_layer_output_of_
             np.testing.assert_allclose(part.value, expected[name], rtol=1e-5)
 
 
-def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentences):
+def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, tiny_roberta, sentences):
+    """Of those encoders that cut the sentence as the first does."""
     encoder.train()  # the maps are without dropout all the same
     frame, tokens = attention.sentence_maps({"a": encoder, "b": encoder}, sentences[0])
     second, _ = attention.sentence_maps({"a": encoder}, sentences[0], head=2)
@@ -148,9 +149,6 @@ def test_maps_of_one_sentence_are_means_over_heads_or_one_head(encoder, sentence
     np.testing.assert_allclose(second.value, maps[:, 1].flatten(), atol=1e-6)
     corner = second.query("layer == 2 and query == 3 and key == 0").value.item()
     assert corner == pytest.approx(maps[1, 1, 3, 0].item(), abs=1e-6)
-
-
-def test_maps_are_of_encoders_that_cut_the_sentence_as_the_first_does(encoder, tiny_roberta, sentences):
     both = {"a": encoder, "other": SentenceEncoder.from_pretrained(tiny_roberta), "b": encoder}
     for order, kept, opening in ((["a", "other", "b"], ["a", "b"], "[CLS]"), (["other", "a"], ["other"], "<s>")):
         frame, tokens = attention.sentence_maps({name: both[name] for name in order}, sentences[0])

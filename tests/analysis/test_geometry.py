@@ -21,13 +21,10 @@ def test_alignment_equals_the_loop():
     assert alignment(x, y, alpha=1).item() == pytest.approx(sum(distances) / 9, rel=1e-5)
 
 
-def test_hand_values():
+def test_hand_values_and_that_uniformity_needs_two_rows():
     opposite = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])  # distance 2
     assert uniformity(opposite).item() == pytest.approx(-8)
     assert uniformity(torch.ones(5, 3)).item() == pytest.approx(0, abs=1e-5)
     assert alignment(opposite[:1], opposite[1:]).item() == pytest.approx(4)
-
-
-def test_uniformity_needs_two_rows():
     with pytest.raises(ValueError, match="two rows"):
         uniformity(torch.ones(1, 3))

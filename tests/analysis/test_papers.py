@@ -26,27 +26,21 @@ def test_the_numbers_that_everybody_quotes():
     assert papers.wide("simcse", "Independent replication (50 seeds)").loc["bert-base-uncased mean", "Avg."] == 75.11
 
 
-def test_rows_of_one_name_and_two_backbones_stay_apart():
+def test_rows_of_two_backbones_stay_apart_in_the_printed_order_and_a_deviation_is_a_column():
     table = papers.wide("jtcse", "Table I")
     assert len(table) == len(papers.load("jtcse")["tables"][0]["rows"]) == 51
     assert table.loc[("bert-base-uncased", "JTCSE"), "7 Avg."] == 79.70
     assert table.loc[("roberta-base", "JTCSE"), "7 Avg."] == 79.94
-
-
-def test_wide_keeps_the_printed_order():
     assert [*papers.wide("simcse", "Table 3")] == "0.0 0.01 0.05 0.1 0.15 0.2 0.5".split() + ["fixed 0.1"]
     assert papers.wide("simcse", "Table 6").index[0] == "[CLS] w/ MLP"
+    table = papers.table("micse", "Table 3").set_index(["method", "column"])
+    assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]
+    assert table.loc[("SimCSE", "100%"), "value"] == 76.15 and np.isnan(table.loc[("SimCSE", "100%"), "std"])
 
 
 def test_the_scores_by_the_settings_of_the_notebook_are_those_of_their_table():
     for table, part in papers.table("simcse", "Ablations").dropna(subset="value").groupby("setting"):
         assert {*part.value} <= {*papers.table("simcse", table).value}, table
-
-
-def test_a_cell_with_a_deviation_is_two_columns():
-    table = papers.table("micse", "Table 3").set_index(["method", "column"])
-    assert table.loc[("SimCSE", "0.1%"), ["value", "std"]].tolist() == [67.94, 1.16]
-    assert table.loc[("SimCSE", "100%"), "value"] == 76.15 and np.isnan(table.loc[("SimCSE", "100%"), "std"])
 
 
 def test_every_slot_is_counted_once():

@@ -16,13 +16,8 @@ def mean_cosine(x):
     return np.mean([unit[i] @ unit[j] for i, j in combinations(range(len(unit)), 2)])
 
 
-@pytest.fixture(scope="module")
-def encoder(tiny_bert):
-    return SentenceEncoder.from_pretrained(tiny_bert)
-
-
-def test_statistics_by_hand(encoder, sentences):
-    texts = sentences[:9]
+def test_statistics_by_hand_and_a_threshold_of_0_that_takes_nothing_away(tiny_bert, sentences):
+    encoder, texts = SentenceEncoder.from_pretrained(tiny_bert), sentences[:9]
     x, hbar = encoder.encode(texts), encoder.encode(POOL).mean(0)
     sigma = x.std(0)
     c = float(np.median(sigma)) + 1e-4
@@ -44,10 +39,6 @@ def test_statistics_by_hand(encoder, sentences):
     }
     assert seen == pytest.approx(expected, abs=1e-4)
     assert 0 < seen["redundant, %"] < 100
-
-
-def test_a_threshold_of_0_takes_nothing_away(encoder, sentences):
-    texts = sentences[:9]
     seen = dimension_statistics(encoder, texts, POOL, threshold=0.0)
     assert np.isnan(seen["where redundant"]) and seen["redundant, %"] == 0
     assert seen["after subtraction"] == pytest.approx(seen["cosine of texts"])

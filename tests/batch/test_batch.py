@@ -405,13 +405,10 @@ def test_all_checks_first_continues_and_reports(notebook, tmp_path, fake, capsys
     assert out[2].startswith("Report: ") and Path(out[2].removeprefix("Report: ")).is_file()
 
 
-def test_all_of_another_profile(notebook, tmp_path, store, fake, capsys):
+def test_all_of_another_profile_and_a_report_of_nothing(notebook, tmp_path, store, fake, capsys):
+    assert "start with `python -m lib.batch all --profile demo`" in refusal(capsys, "report")
     write(tmp_path / "notebooks" / "0_other.ipynb")
     fill(tmp_path, {"params/small/2_toy.yaml": "profile: small"})
     assert main(["all", "--profile", "small"]) == 0
     assert "0_other.ipynb is skipped: there is no" in capsys.readouterr().err
     assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()
-
-
-def test_report_without_notebooks(capsys):
-    assert "start with `python -m lib.batch all --profile demo`" in refusal(capsys, "report")

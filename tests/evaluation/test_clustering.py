@@ -50,12 +50,9 @@ def test_more_clusters_than_labels_and_the_rows_of_an_encoder():
     assert rows[rows.protocol.str.contains("k 9") & (rows.metric == "ari")].value.item() == pytest.approx(expected)
 
 
-def test_rows_without_a_direction_are_zero():
+def test_rows_without_a_direction_are_zero_and_have_a_score():
     rows = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 5.0], [1.0, np.inf]]))
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 0], [0, 0], [0, 0]], rtol=1e-6)
-
-
-def test_a_collapsed_encoder_and_one_that_is_not_finite_have_a_score():
     labels = list("aabbcc")
     with pytest.warns(ConvergenceWarning):
         collapsed = values(np.ones((6, 4)), labels, clusters=3)

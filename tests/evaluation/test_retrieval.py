@@ -35,12 +35,7 @@ def test_recall_computed_by_hand(queries, rule):
     assert rule in frame["protocol"][0] and "distinct texts" in frame["protocol"][0]
 
 
-def test_without_a_pair_of_the_top_score_there_is_nothing_to_find():
-    with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
-        in_domain_retrieval(encode, ["g", "d"], ["g", "f"], [5.0, 4.9])
-
-
-def test_recall_equals_that_of_a_full_sort():
+def test_recall_equals_that_of_a_full_sort_and_needs_a_pair_of_the_top_score():
     random = np.random.default_rng(0)
     vectors = {f"text {number}": random.normal(size=3) for number in range(40)}
     first, second = ([f"text {number}" for number in side] for side in random.integers(0, 40, size=(2, 60)))
@@ -52,6 +47,8 @@ def test_recall_equals_that_of_a_full_sort():
             rows = sorted_slowly([vectors[query]], [vectors[text] for text in others], 3)[0]
             hits.append(partner in [others[row] for row in rows])
     assert frame["value"][0] == pytest.approx(100 * np.mean(hits)) and len(hits) > 40
+    with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
+        in_domain_retrieval(encode, ["g", "d"], ["g", "f"], [5.0, 4.9])
 
 
 def test_nearest_leaves_the_query_out():
@@ -106,8 +103,8 @@ def average_precision(grades, ranked):
     return sum((number + 1) / rank for number, rank in enumerate(hits)) / relevant
 
 
-def random_task():
-    """12 queries and 60 documents, whose texts are their ids, and what embeds them."""
+def test_the_measures_equal_slow_ones_in_whatever_order_the_documents_are():
+    """Of 12 queries and 60 documents, whose texts are their ids."""
     random = np.random.default_rng(4)
     queries, documents = ({f"{kind}{i}": f"{kind}{i}" for i in range(n)} for kind, n in (("q", 12), ("d", 60)))
     vectors = {text: random.normal(size=5) for text in (*queries, *documents)}
@@ -116,11 +113,10 @@ def random_task():
         judged = random.choice([*documents], 8, replace=False).tolist()
         relevance[query] = dict(zip(judged, random.integers(0, 3, 8).tolist(), strict=True)) | {"d0": 1}
     task = RetrievalTask("toy", "test", queries, documents, relevance)
-    return task, lambda wanted: np.array([vectors[text] for text in wanted])
 
+    def embed(wanted):
+        return np.array([vectors[text] for text in wanted])
 
-def test_the_measures_equal_slow_ones_in_whatever_order_the_documents_are():
-    task, embed = random_task()
     frame = evaluate_retrieval(embed, task, ks=(1, 5))
     assert list(frame.columns) == RESULT_COLUMNS
     assert set(frame.protocol) == {"cosine, 12 queries, 60 documents"} and set(frame.split) == {"test"}

@@ -75,21 +75,16 @@ def test_what_a_notebook_trains_stands_in_its_plan(notebook):
     assert ("publish" in kinds) == ("plan.measure" in calls and not path.stem.startswith(("0_", "8_")))
 
 
-def test_short_enough_to_be_read_in_one_sitting(notebook):
-    _, nb = notebook
-    code = [cell.source for cell in nb.cells if cell.cell_type == "code"]
+def test_short_enough_to_be_read_in_one_sitting_with_headings_in_order_and_prose_before_code(notebook):
+    _, content = notebook
+    code = [cell.source for cell in content.cells if cell.cell_type == "code"]
     lines = [len(source.splitlines()) for source in code]
     assert len(code) <= 30 and sum(lines) <= 250
     assert statistics.median(lines) <= 6
-    prose = "\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
+    prose = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
     words = re.findall(r"\S*\w\S*", re.sub(r"^\|.*$", "", prose, flags=re.M))  # of all but tables
     assert len(words) <= 2_000
-
-
-def test_headings_in_order_and_prose_before_code(notebook):
-    _, content = notebook
-    text = "\n".join(cell.source for cell in content.cells if cell.cell_type == "markdown")
-    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, flags=re.M)]
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", prose, flags=re.M)]
     assert levels[0] == 1 and levels.count(1) == 1
     assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
     assert content.cells[0].cell_type == "markdown"
