@@ -34,7 +34,8 @@ class CT(Method):
 
     def __init__(self, encoder: SentenceEncoder, arguments: CTArguments) -> None:
         super().__init__(encoder, arguments)
-        self.names, self.twin = ("first", "second"), copy.deepcopy(encoder)
+        self.names = ("first", "second")
+        self.twin = copy.deepcopy(encoder)
         self.attention_term = AttentionTerm(encoder, arguments)
 
     def read(

@@ -11,7 +11,6 @@ from lib.checks import Checked, ConfigError, Positive
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, kinds
 from lib.encoders.heads import projection_head
-from lib.encoders.pooling import PROMPT
 from lib.encoders.template import template, template_vectors
 from lib.losses import info_nce
 from lib.methods.base import Method, Views
@@ -50,9 +49,8 @@ class Prompt(Method):
         if arguments.projection == "train_only":
             self.training_head = projection_head(encoder.dimension)
         encoder.denoised = arguments.denoising == "always"
-        (before, after), (opening, closing) = (
-            template(encoder.tokenizer, text) for text in (PROMPT, arguments.second_prompt)
-        )
+        before, after = template(encoder.tokenizer)
+        opening, closing = template(encoder.tokenizer, arguments.second_prompt)
         if len(opening) != len(before) or closing != after:
             raise ConfigError(
                 f"second_prompt {arguments.second_prompt!r} must have {len(before) - 1} tokens before [X], and behind it those "
