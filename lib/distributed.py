@@ -13,8 +13,7 @@ def processes() -> PartialState:
 
 
 def computes_bf16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16. On a CPU without them, PyTorch takes 25 to 75 times as long for a
-    product as in fp32 (measured on two)."""
+    """Whether a device has instructions for bfloat16."""
     can_ask = torch.backends.mkldnn.is_available()
     return device.type != "cpu" or (can_ask and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 

@@ -21,6 +21,7 @@ from lib.data.tokenized import check_words, pad, token_batches, tokenizer_finger
 from lib.distributed import processes
 from lib.encoders import kinds, packed
 from lib.encoders.pooling import POOLINGS, PROMPT, pooled
+from lib.encoders.precision import autocast
 from lib.encoders.saved import load_backbone, save_whole, write_encoder
 from lib.encoders.template import template, template_vectors
 from lib.encoders.weights import architecture, check_vectors, hash_weights
@@ -131,10 +132,9 @@ class SentenceEncoder(nn.Module):
             return [m for m in self.projection.modules() if isinstance(m, nn.Linear)][-1].out_features
         return self.backbone.config.hidden_size
 
-    def precision(self, device: torch.device) -> torch.autocast:
+    def precision(self, device: torch.device) -> AbstractContextManager[None]:
         """The training precision while training, nothing otherwise."""
-        lower = self.training and self.training_dtype is not None
-        return torch.autocast(device.type, dtype=self.training_dtype, enabled=lower)
+        return autocast(device, self.training_dtype if self.training else None)
 
     def run_backbone(self, input_ids: Tensor, attention_mask: Tensor, **options: Any) -> Any:
         """The backbone's own output, in the training precision while training. input_ids, attention_mask: [N, L]."""

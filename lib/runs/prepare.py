@@ -11,12 +11,12 @@ import psutil
 import torch
 
 from lib import paths
-from lib.checks import ConfigError, remark
+from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
 from lib.data.corpus import HARD_NEGATIVE
 from lib.data.tokenized import check_texts
-from lib.distributed import computes_bf16, processes
+from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
@@ -174,10 +174,6 @@ def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) 
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
     if config.precision == "fp16" and group.device.type == "cpu":
         raise ConfigError("precision 'fp16' needs a GPU, and there is none: take bf16 or fp32.")
-    if config.precision == "bf16" and not computes_bf16(group.device):
-        remark(
-            "this CPU has no instructions for bf16, and a step takes many times as long as in fp32: set precision to fp32."
-        )
     parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
     rows = config.batch_size / group.num_processes
     rows = min(rows, config.chunk_size or rows)

@@ -14,7 +14,7 @@ from lib import paths, session
 from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
-from lib.distributed import processes
+from lib.distributed import computes_bf16, processes
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
@@ -87,6 +87,7 @@ def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) 
 
 
 def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
+    rounded = config.precision == "bf16" and not computes_bf16(processes().device)  # see lib.encoders.precision
     with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")
@@ -100,7 +101,7 @@ def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method,
             "dev_seconds": round(trained.state.dev_seconds, 3),
             "processes": processes().num_processes,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "device": session.device_name(),
+            "device": session.device_name() + (", bf16 by rounding" if rounded else ""),
             "commit": ", ".join(trained.state.commits),
             "versions": session.versions(),
         }

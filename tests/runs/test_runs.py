@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lib import paths, runs
-from lib.checks import ConfigError, DataError, EncoderError, remark
+from lib.checks import ConfigError, DataError, EncoderError
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs import store
 
@@ -87,11 +87,11 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
     assert str(first.folder) not in str(student.settings)
 
 
-def test_bf16_is_remarked_on_where_the_cpu_has_no_instructions_for_it(config, monkeypatch, capsys):
-    monkeypatch.setattr(sys.modules[runs.preflight.__module__], "computes_bf16", lambda device: False)
-    remark.cache_clear()
-    runs.preflight(config.replace(precision="bf16"))
-    assert "set precision to fp32" in capsys.readouterr().err
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_a_run_says_that_its_bf16_was_computed_by_rounding(config, monkeypatch, has_bf16):
+    monkeypatch.setattr(sys.modules[runs.run.__module__], "computes_bf16", lambda device: has_bf16)
+    device = runs.run(config.replace(precision="bf16")).provenance["device"]
+    assert device.startswith("CPU, ") and device.endswith(", bf16 by rounding") != has_bf16
 
 
 @pytest.mark.parametrize(
