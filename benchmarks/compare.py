@@ -6,7 +6,7 @@ and medians and their ratio are printed. Nothing is asserted: machines are noisy
     python benchmarks/compare.py training|training-bf16|training-default [--shape bert-base] [--rounds 5] [--steps 12]
     python benchmarks/compare.py evaluation|diagnose|maps --data-dir DIR [--shape minilm] [--rounds 3]
     python benchmarks/compare.py chunks [--shape mini-bert] [--rounds 5] [--steps 5]
-    python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
+    python benchmarks/compare.py micse|ami|ami-tokens|jtcse|infocse|msse|three_r|dropout|rounding [--shape bert-base] [--rounds 5] [--steps 12] [--corpus FILE]
 """
 
 from __future__ import annotations
@@ -265,6 +265,14 @@ def train_library_dropout(backbone: Path, steps: int, corpus_name: str) -> list[
     return train_ours(backbone, steps, corpus_name)
 
 
+def train_library_bf16(backbone: Path, steps: int, corpus_name: str) -> list[float]:
+    """Our step in bf16 with PyTorch's own products, also where the processor has no instructions for them."""
+    from lib.encoders import precision
+
+    precision.computes_bf16 = lambda device: True
+    return train_ours(backbone, steps, corpus_name, precision="bf16")
+
+
 SIDES = {
     ("chunks", "ours"): partial(train_ours, triples=True, chunk_size=64, projection="always"),
     ("chunks", "peer"): partial(train_ours, triples=True, projection="always"),
@@ -276,6 +284,8 @@ SIDES = {
     ("three_r", "peer"): train_ours,
     ("dropout", "ours"): train_ours,
     ("dropout", "peer"): train_library_dropout,
+    ("rounding", "ours"): partial(train_ours, precision="bf16"),
+    ("rounding", "peer"): train_library_bf16,
     ("jtcse", "ours"): train_twins,
     ("jtcse", "peer"): train_two,
     ("training", "ours"): train_ours,
