@@ -16,6 +16,7 @@ from lib.distributed import computes_bf16
 PRODUCTS = {  # what autocast computes in bf16, as far as encoders use it
     F.linear,
     F.scaled_dot_product_attention,
+    torch.addmm,
     torch.baddbmm,
     torch.bmm,
     torch.einsum,
