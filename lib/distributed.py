@@ -12,12 +12,6 @@ def processes() -> PartialState:
     return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
-def computes_bf16(device: torch.device) -> bool:
-    """Whether a device has instructions for bfloat16."""
-    can_ask = torch.backends.mkldnn.is_available()
-    return device.type != "cpu" or (can_ask and torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:

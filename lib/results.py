@@ -22,7 +22,8 @@ from lib.comparison import ENCODERS, NAMES, NOT_MEASURED, ON_ONE, VERDICTS, comp
 from lib.data.sts import STS_TASKS
 
 # Conditions of a measurement. pooling: how the vector was read. sentences: rows of the corpus that was trained on. settings:
-# given (the notebook's), chosen (by dev scores), level (the level field), or what was changed ("dropout 0.2"). precision, device: of training.
+# given (the notebook's), chosen (by dev scores), level (the level field), or what was changed ("dropout 0.2"). precision, device: of training;
+# whether bf16 was computed by rounding stands in runs.json alone.
 CONDITIONS = "paper table method backbone pooling sentences settings precision device profile".split()
 SHAPES = {
     "scores": [*CONDITIONS, *"task split protocol aggregation metric value seed run_id".split()],

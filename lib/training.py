@@ -23,6 +23,7 @@ from lib.config import RunConfig
 from lib.data import Batch, STSTask, TokenizedCorpus
 from lib.data.sts import POSITIVE_GOLD
 from lib.encoders import SentenceEncoder
+from lib.encoders.precision import DTYPES
 from lib.evaluation.sts import cosine, task_scores
 from lib.methods import Method
 from lib.paths import sweep, whole_file
@@ -102,7 +103,7 @@ def train(
     method.to(accelerator.device)
     for module in method.modules():
         if isinstance(module, SentenceEncoder):  # losses stay in float32 whatever the backbone computes in
-            module.training_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(config.precision)
+            module.training_dtype = DTYPES.get(config.precision)
     optimizer, scheduler = _optimizer(method, config, steps)
     scaler = GradScaler(accelerator.device.type, enabled=config.precision == "fp16")
     model = accelerator.prepare_model(method)

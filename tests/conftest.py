@@ -147,6 +147,27 @@ def backbone(request) -> Path:
     return request.getfixturevalue(request.param)
 
 
+@pytest.fixture
+def bf16_products():
+    """A context that gives the names of all matrix products, forward and backward, that read numbers in bf16 within it."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Seen(TorchDispatchMode):
+        def __enter__(self):
+            super().__enter__()
+            self.names = set()
+            return self.names
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            tensors = [one for one in args if isinstance(one, torch.Tensor)]
+            if any(word in str(function) for word in ("mm", "convolution", "attention", "dot", "linear")):
+                self.names |= {str(function)} if any(one.dtype == torch.bfloat16 for one in tensors) else set()
+            return function(*args, **kwargs or {})
+
+    return Seen()
+
+
 @pytest.fixture(scope="session")
 def variant():
     """Function (folder, target, class, seed, changes of the config) -> target, a new backbone with the tokenizer of another."""

@@ -1,4 +1,4 @@
-"""Cosines of scored pairs and the spectrum of their vectors: SimCSE's Figures F.1 and G.1, miCSE's Figure 7."""
+"""Cosines of scored pairs (SimCSE's Figure G.1, miCSE's Figure 7) and the spectrum of their vectors (SimCSE's Figure F.1)."""
 
 import numpy as np
 import pandas as pd
@@ -7,11 +7,11 @@ from lib.data import STSTask
 from lib.encoders import SentenceEncoder
 from lib.evaluation.sts import cosine
 
-MOST = 500  # points of a figure, about
+MOST = 500  # points of a figure
 
 
 def by_gold(encoder: SentenceEncoder, pairs: STSTask) -> pd.DataFrame:
-    """Points, of about 500 pairs evenly spread: x is the gold score, y the cosine.
+    """Points, of at most 500 pairs evenly spread: x is the gold score, y the cosine.
 
     Returns:
         metric ("gold score"), group (empty), item, x, y.

@@ -21,6 +21,7 @@ from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
 from lib.encoders.heads import MODEL_FILES
 from lib.encoders.kinds import check_no_decoder, longest_input
+from lib.encoders.precision import DTYPES, is_rounded
 from lib.encoders.saved import find_folder
 from lib.methods import Method
 
@@ -167,7 +168,7 @@ def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) 
     Adam's two moments, and the activations.
 
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
-    2022, arXiv 2205.05198, Eq. 1), twice that in fp32. The estimate is meant to catch what cannot work at all.
+    2022, arXiv 2205.05198, Eq. 1), twice that in fp32, and in bf16 by rounding. The estimate is meant to catch what cannot work at all.
 
     columns: sentences of a row of the corpus. Raises ConfigError for fp16 on a CPU, and where more is needed than is free.
     """
@@ -179,7 +180,9 @@ def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) 
     rows = min(rows, config.chunk_size or rows)
     tokens = rows * max(needs.passes, columns) * config.max_length
     width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
-    activations = tokens * backbone.num_hidden_layers * width * (2 if config.precision == "fp32" else 1)
+    dtype = DTYPES.get(config.precision)
+    is_fp32 = dtype is None or is_rounded(group.device, dtype)
+    activations = tokens * backbone.num_hidden_layers * width * (2 if is_fp32 else 1)
     needed = parameters * 16 * needs.trained_encoders + activations
     if group.device.type == "cuda":  # what this process keeps cached is free for it
         cached = torch.cuda.memory_reserved(group.device) - torch.cuda.memory_allocated(group.device)

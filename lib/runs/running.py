@@ -14,7 +14,8 @@ from lib import paths, session
 from lib.checks import DataError
 from lib.config import RunConfig
 from lib.data import tokenize_corpus
-from lib.distributed import computes_bf16, processes
+from lib.distributed import processes
+from lib.encoders.precision import DTYPES, is_rounded
 from lib.encoders.saved import write_json
 from lib.methods import Method
 from lib.runs.card import CARD, model_card
@@ -87,7 +88,7 @@ def _train(config: RunConfig, prepared: Prepared, checkpoint: Path, label: str) 
 
 
 def _finish(folder: Path, config: RunConfig, prepared: Prepared, method: Method, trained: Trained) -> None:
-    rounded = config.precision == "bf16" and not computes_bf16(processes().device)  # see lib.encoders.precision
+    rounded = is_rounded(processes().device, DTYPES.get(config.precision))
     with paths.whole_folder(folder) as path:
         method.save(path / "encoder")
         (path / "config.yaml").write_text(yaml.safe_dump(config.as_dict(), sort_keys=False), encoding="utf8")

@@ -14,7 +14,7 @@ from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
 from lib.data.tokenized import pad
-from lib.encoders import SentenceEncoder
+from lib.encoders import SentenceEncoder, precision
 from lib.encoders.kinds import DECODERS, PADDED
 from lib.runs import preflight
 from tests.conftest import SHAPE
@@ -77,6 +77,21 @@ def test_an_encoder_embeds_as_in_sentence_transformers_and_trains(folder, kind, 
     again = SentenceEncoder.from_pretrained(tmp_path / "saved")
     np.testing.assert_allclose(again.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     assert again.fingerprint() == encoder.fingerprint()
+
+
+@pytest.mark.parametrize("kind", [*PADDED, "deberta-v2 with convolution"])
+def test_no_product_of_an_encoder_is_left_to_bf16_where_the_cpu_has_none(
+    folder, kind, variant, tmp_path, monkeypatch, bf16_products
+):
+    place, _, convolution = kind.partition(" with ")
+    place = variant(folder(place), tmp_path / "other", conv_kernel_size=3) if convolution else folder(place)
+    encoder = SentenceEncoder.from_pretrained(place).train()
+    encoder.training_dtype = torch.bfloat16
+    monkeypatch.setattr(precision, "computes_bf16", lambda device: False)
+    with bf16_products as products:
+        h = encoder(*pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_token_id))
+        h.pow(2).sum().backward()
+    assert not products and h.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", DECODERS)

@@ -12,7 +12,7 @@ from torch import nn
 from lib import runs, training
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
-from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders import SentenceEncoder, ensemble, precision
 from lib.encoders.heads import LATE_LAYERS, projection_head
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.pooling import PROMPT
@@ -586,6 +586,20 @@ def test_one_step_on_the_device_of_its_tensors(tiny_bert, second, sentences, nam
             optimizer.step()
             method.after_step()
         assert all(torch.isfinite(term) and term.device.type == "cpu" for term in terms.values())
+
+
+@pytest.mark.parametrize("name", sorted(ARGUMENTS))
+def test_no_product_is_left_to_bf16_where_the_cpu_has_none(
+    tiny_bert, second, sentences, name, monkeypatch, bf16_products
+):
+    monkeypatch.setattr(precision, "computes_bf16", lambda device: False)
+    method, tokens = prepare(configure(tiny_bert, second, name), sentences)
+    for module in method.modules():
+        if isinstance(module, SentenceEncoder):
+            module.training_dtype = torch.bfloat16
+    with bf16_products as products:
+        sum(method(tokens.batch(np.arange(16))).values()).backward()
+    assert not products
 
 
 def test_every_method_is_tried_here_and_says_what_it_needs():

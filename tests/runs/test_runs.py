@@ -1,6 +1,7 @@
 """The store: naming, finding, locking, results, provenance, preflight."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from lib import paths, runs
 from lib.checks import ConfigError, DataError, EncoderError
+from lib.encoders import precision
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs import store
 
@@ -88,10 +90,17 @@ def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(c
 
 
 @pytest.mark.parametrize("has_bf16", [True, False])
-def test_a_run_says_that_its_bf16_was_computed_by_rounding(config, monkeypatch, has_bf16):
-    monkeypatch.setattr(sys.modules[runs.run.__module__], "computes_bf16", lambda device: has_bf16)
+def test_a_run_says_that_its_bf16_was_computed_by_rounding_and_counts_the_memory_of_fp32(config, monkeypatch, has_bf16):
+    monkeypatch.setattr(precision, "computes_bf16", lambda device: has_bf16)
     device = runs.run(config.replace(precision="bf16")).provenance["device"]
     assert device.startswith("CPU, ") and device.endswith(", bf16 by rounding") != has_bf16
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
+    needed = {}
+    for name in ("fp32", "bf16"):
+        with pytest.raises(ConfigError) as refused:
+            runs.preflight(config.replace(precision=name, batch_size=4096, corpus_size=0, seed=9))
+        needed[name] = float(re.search(r"need about ([\d.]+) GiB", str(refused.value))[1])
+    assert (needed["bf16"] == needed["fp32"]) != has_bf16
 
 
 @pytest.mark.parametrize(
