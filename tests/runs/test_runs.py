@@ -1,9 +1,9 @@
 """The store: naming, finding, locking, results, provenance, preflight."""
 
 import os
-import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -94,13 +94,9 @@ def test_a_run_says_that_its_bf16_was_computed_by_rounding_and_counts_the_memory
     monkeypatch.setattr(precision, "computes_bf16", lambda device: has_bf16)
     device = runs.run(config.replace(precision="bf16")).provenance["device"]
     assert device.startswith("CPU, ") and device.endswith(", bf16 by rounding") != has_bf16
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
-    needed = {}
-    for name in ("fp32", "bf16"):
-        with pytest.raises(ConfigError) as refused:
-            runs.preflight(config.replace(precision=name, batch_size=4096, corpus_size=0, seed=9))
-        needed[name] = float(re.search(r"need about ([\d.]+) GiB", str(refused.value))[1])
-    assert (needed["bf16"] == needed["fp32"]) != has_bf16
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 22 * 2**20})())
+    with nullcontext() if has_bf16 else pytest.raises(ConfigError, match="lower batch_size"):
+        runs.preflight(config.replace(precision="bf16", batch_size=200, seed=9))
 
 
 @pytest.mark.parametrize(
