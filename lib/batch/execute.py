@@ -1,6 +1,7 @@
 """Jobs in kernels: checked before they start, executed by papermill, kept with how they ended."""
 
 import io
+import logging
 import os
 import subprocess
 import sys
@@ -72,6 +73,7 @@ def execute(job: Job) -> int:
     try:
         with patch.dict(os.environ, CSE_FIGURES=str(_figures(job))):  # the kernel inherits it
             os.environ.pop("JPY_SESSION_NAME", None)  # else the kernel thinks that somebody looks at it in Jupyter
+            logging.getLogger("papermill").setLevel(logging.ERROR)  # it warns of all parameters that no cell names
             papermill.execute_notebook(
                 job.notebook, job.output, job.parameters, kernel_name="python3", language="python",
                 progress_bar=False, stdout_file=sys.stderr, stderr_file=sys.stderr, config=ENCRYPTED,
