@@ -22,7 +22,13 @@ from tests.methods.conftest import build
 
 SHORT = SHAPE | {"max_position_embeddings": 66, "initializer_range": 0.2}
 OWN = {  # what these kinds call it, or what makes them the kind that they are
-    "deberta-v2": SHORT | {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+    "deberta-v2": SHORT
+    | {
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+        "conv_kernel_size": 3,
+    },
     "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "max_position_embeddings": 66},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 66},
     "modernbert": SHORT | {"global_attn_every_n_layers": 2, "local_attention": 6},
@@ -60,7 +66,9 @@ def theirs(encoder, folder, pooling, side="right"):
 
 
 @pytest.mark.parametrize("kind", [*PADDED, "xlm-roberta"])
-def test_an_encoder_embeds_as_in_sentence_transformers_and_trains(folder, kind, tmp_path, capsys):
+def test_an_encoder_embeds_as_in_sentence_transformers_and_trains(
+    folder, kind, tmp_path, capsys, monkeypatch, bf16_products
+):
     method = build("simcse", folder(kind), dropout=0.1)
     encoder, still = method.encoder, SentenceEncoder.from_pretrained(folder(kind), dropout=0.0, pooling="mean")
     assert "are not read" not in capsys.readouterr().err, "an MLM head is no loss"
@@ -68,8 +76,13 @@ def test_an_encoder_embeds_as_in_sentence_transformers_and_trains(folder, kind, 
         np.testing.assert_allclose(one.encode(TEXTS), theirs(one, folder(kind), one.pooling).encode(TEXTS), atol=1e-5)
     ids = pad(still.tokenize(TEXTS), still.tokenizer.pad_token_id)
     torch.testing.assert_close(still.train()(*ids), still.eval()(*ids))  # no rate of dropout is left
-    loss = method(Batch(*(x.unsqueeze(1) for x in ids), ("anchor",)))["info_nce"]
-    loss.backward()
+    monkeypatch.setattr(precision, "computes_bf16", lambda device: False)
+    encoder.training_dtype = torch.bfloat16
+    with bf16_products as products:
+        loss = method(Batch(*(x.unsqueeze(1) for x in ids), ("anchor",)))["info_nce"]
+        loss.backward()
+    assert not products, "where the CPU has none"
+    encoder.training_dtype = None
     assert loss.isfinite() and all(p.grad.isfinite().all() for p in method.parameters())  # all have one, as DDP wants
     assert not torch.allclose(encoder(*ids), encoder(*ids))
     torch.optim.SGD(method.parameters(), lr=0.01).step()
@@ -77,21 +90,6 @@ def test_an_encoder_embeds_as_in_sentence_transformers_and_trains(folder, kind, 
     again = SentenceEncoder.from_pretrained(tmp_path / "saved")
     np.testing.assert_allclose(again.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     assert again.fingerprint() == encoder.fingerprint()
-
-
-@pytest.mark.parametrize("kind", [*PADDED, "deberta-v2 with convolution"])
-def test_no_product_of_an_encoder_is_left_to_bf16_where_the_cpu_has_none(
-    folder, kind, variant, tmp_path, monkeypatch, bf16_products
-):
-    place, _, convolution = kind.partition(" with ")
-    place = variant(folder(place), tmp_path / "other", conv_kernel_size=3) if convolution else folder(place)
-    encoder = SentenceEncoder.from_pretrained(place).train()
-    encoder.training_dtype = torch.bfloat16
-    monkeypatch.setattr(precision, "computes_bf16", lambda device: False)
-    with bf16_products as products:
-        h = encoder(*pad(encoder.tokenize(TEXTS), encoder.tokenizer.pad_token_id))
-        h.pow(2).sum().backward()
-    assert not products and h.isfinite().all()
 
 
 @pytest.mark.parametrize("kind", DECODERS)
