@@ -47,7 +47,14 @@ def sides(values, **other):
 # --- Rows, and what a run adds ---
 
 
-def test_a_row_takes_its_conditions_from_the_run(repository):
+def test_the_columns_give_a_measurement_its_shape_and_the_run_its_conditions(repository):
+    curve = add(pd.DataFrame({"step": [0, 5], "metric": "alignment", "value": [0.1, 0.2]}), run(), **LABELS)
+    layers = add(pd.DataFrame({"layer": [1, 2], "metric": "cls energy", "value": 0.5}), run(), **LABELS)
+    point = add(pd.DataFrame({"x": [1.0], "y": [2.0], "item": [0], "metric": "tsne"}), run(), **LABELS)
+    assert list(curve) == list(layers) == results.SHAPES["curves"] and list(point) == results.SHAPES["points"]
+    assert len(rows(shape="curves")) == 4 and len(rows(shape="points")) == 1 and rows().empty
+    assert rows(shape="curves", step=5).value.tolist() == [0.2]
+    assert rows(shape="curves", layer=[1, 2]).metric.tolist() == ["cls energy"] * 2
     frame = scores(100 / 3, ["STS12", "STS13", "Avg."]).assign(pooling="mean")
     found = add(frame, run(), **LABELS)
     assert list(found) == results.SHAPES["scores"] and found.task.tolist() == ["STS12", "STS13"]
@@ -57,16 +64,6 @@ def test_a_row_takes_its_conditions_from_the_run(repository):
     untuned = add(scores(), **LABELS | {"method": "untuned"}, profile="small")
     assert untuned.sentences.isna().all() and untuned.iloc[0][["seed", "run_id", "device"]].tolist() == ["", "", ""]
     assert not (repository / "results").exists()
-
-
-def test_the_columns_say_what_shape_a_measurement_has(repository):
-    curve = add(pd.DataFrame({"step": [0, 5], "metric": "alignment", "value": [0.1, 0.2]}), run(), **LABELS)
-    layers = add(pd.DataFrame({"layer": [1, 2], "metric": "cls energy", "value": 0.5}), run(), **LABELS)
-    point = add(pd.DataFrame({"x": [1.0], "y": [2.0], "item": [0], "metric": "tsne"}), run(), **LABELS)
-    assert list(curve) == list(layers) == results.SHAPES["curves"] and list(point) == results.SHAPES["points"]
-    assert len(rows(shape="curves")) == 4 and len(rows(shape="points")) == 1 and rows().empty
-    assert rows(shape="curves", step=5).value.tolist() == [0.2]
-    assert rows(shape="curves", layer=[1, 2]).metric.tolist() == ["cls energy"] * 2
 
 
 def test_filters_are_values_lists_and_functions(repository):
@@ -286,7 +283,6 @@ def test_floors_are_the_best_untrained_reading_and_word_vectors_of_the_mini_bert
 # --- Verdict and table ---
 
 FLOORS = pd.DataFrame({"backbone": ["mini-bert", "minilm-stripped"], "value": [60.0, 70.0]})
-NAN = float("nan")
 
 
 @pytest.mark.parametrize(
@@ -296,7 +292,7 @@ NAN = float("nan")
         ("holds on one encoder", (61, 0.1, 1), (71, 0.0, 1)),  # 0 is not above 0
         ("holds on one encoder", (61, 0.1, 1), (70, 0.1, 1)),  # the floor is not above the floor
         ("holds on one encoder", (61, 0.1, 1), (71, -9, -1)),
-        ("holds on one encoder", (61, 0.1, 1), (71, NAN, NAN)),
+        ("holds on one encoder", (61, 0.1, 1), (71, np.nan, np.nan)),
         ("holds on one encoder", (61, 0.1, 1), None),
         ("contradicted", (61, -1, 1), (71, -2, -0.1)),
         ("contradicted", (59, 0.1, 1), (71, -2, -0.1)),
@@ -304,7 +300,7 @@ NAN = float("nan")
         ("open", (61, -1, 0.5), (71, -1, 0.2)),
         ("open", (61, -1, 0.4), None),
         ("open", (59, 0.1, 1), (71, -1, 2)),
-        ("one run", (61, NAN, NAN), (71, NAN, NAN)),
+        ("one run", (61, np.nan, np.nan), (71, np.nan, np.nan)),
         ("not measured", None, None),
     ],
 )

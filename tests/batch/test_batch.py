@@ -393,22 +393,18 @@ def test_a_wrong_sweep_starts_nothing(sweep, no_kernel, capsys, text, message):
 # --- All notebooks ---
 
 
-def test_all_checks_first_continues_and_reports(notebook, tmp_path, fake, capsys):
+def test_all_checks_first_continues_and_reports_but_not_on_nothing(notebook, tmp_path, store, fake, capsys):
+    assert "start with `python -m lib.batch all --profile demo`" in refusal(capsys, "report")
     write(tmp_path / "notebooks" / "0_bad.ipynb")
+    fill(tmp_path, {"params/small/2_toy.yaml": "profile: small"})
+    assert main(["all", "--profile", "small"]) == 0
+    assert "0_bad.ipynb is skipped: there is no" in capsys.readouterr().err
+    assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()
     fill(tmp_path, {"params/demo/0_bad.yaml": "mod: fail"})
     assert "0_bad.yaml: unknown parameter 'mod': did you mean 'mode'?" in refusal(capsys, "all")
     fill(tmp_path, {"params/demo/0_bad.yaml": "mode: fail"})
     assert main(["all", "--report"]) == 1
     out = capsys.readouterr().out.splitlines()
-    assert [call["mode"] for call in fake] == ["fail", "ok"]
+    assert [call["mode"] for call in fake[1:]] == ["fail", "ok"]
     assert [line.split()[0] for line in out[:2]] == ["failed", "finished"]
     assert out[2].startswith("Report: ") and Path(out[2].removeprefix("Report: ")).is_file()
-
-
-def test_all_of_another_profile_and_a_report_of_nothing(notebook, tmp_path, store, fake, capsys):
-    assert "start with `python -m lib.batch all --profile demo`" in refusal(capsys, "report")
-    write(tmp_path / "notebooks" / "0_other.ipynb")
-    fill(tmp_path, {"params/small/2_toy.yaml": "profile: small"})
-    assert main(["all", "--profile", "small"]) == 0
-    assert "0_other.ipynb is skipped: there is no" in capsys.readouterr().err
-    assert [call["profile"] for call in fake] == ["small"] and (store / "notebooks" / "small" / "2_toy.ipynb").is_file()

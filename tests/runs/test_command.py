@@ -21,12 +21,6 @@ def test_one_run(file, capsys):
     assert '"steps": 2' in capsys.readouterr().out
 
 
-def test_the_file_of_a_notebook_with_overrides():
-    config = read(paths.root() / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
-    assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
-    assert (config.data_dir, config.trace_until, config.corpus_size) == ("007", 5, 1000)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -40,7 +34,7 @@ def test_what_is_refused_starts_no_run(file, capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_file_names_its_method_and_nothing_unknown(file):
+def test_a_file_names_its_method_and_nothing_unknown_and_overrides_come_on_top(file):
     text = file.read_text()
     file.write_text(text + "few_shot_sizes: [1]\n")
     with pytest.raises(ConfigError, match="p.yaml: unknown parameter 'few_shot_sizes'"):
@@ -49,3 +43,6 @@ def test_a_file_names_its_method_and_nothing_unknown(file):
     with pytest.raises(ConfigError, match="p.yaml names no method: write `method: simcse` in it"):
         read(file)
     assert read(file, ["method=simcse"]).method == "simcse"
+    config = read(paths.root() / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
+    assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
+    assert (config.data_dir, config.trace_until, config.corpus_size) == ("007", 5, 1000)

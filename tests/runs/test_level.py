@@ -111,6 +111,7 @@ def test_the_shipped_table(config):
 # --- Tables ---
 
 
+LONGER = TABLE | {"SimCSE, 4 epochs": {"change": {"method": "simcse", "epochs": 4}, "own": [], "why": "-"}}
 SCORES = {  # method -> encoder -> seed -> score on both tasks
     "SimCSE": {"A": [60.0, 61.0, 60.5], "B": [70.0, 70.0, 70.0]},
     "NCE": {"A": [63.0, 63.9, 63.6], "B": [70.1, 69.9, 70.1]},
@@ -131,11 +132,6 @@ def found():
     return pd.DataFrame(lines).assign(sentences=100, settings="level", pooling="cls", device="CPU", protocol="")
 
 
-@pytest.fixture
-def table():
-    return TABLE | {"SimCSE, 4 epochs": {"change": {"method": "simcse", "epochs": 4}, "own": [], "why": "-"}}
-
-
 def test_gains_over_simcse_are_wider_for_every_contrast(found):
     standing = level.standings(found, {"NCE": 5.0})
     assert standing.loc["A"].index.tolist() == ["NCE", "SimCSE, 4 epochs", "sum of two SimCSE", "SimCSE"]
@@ -147,35 +143,31 @@ def test_gains_over_simcse_are_wider_for_every_contrast(found):
     assert both["A", "SimCSE"] == "" and both.loc[:, "NCE"].nunique() == 1
 
 
-def test_the_finding_counts_intervals_above_0_of_means_above_the_floor(found):
+def test_the_finding_counts_intervals_above_0_of_means_above_the_floor_however_a_method_is_read(found):
     standing = level.standings(found, {})
     on_a, on_b = level.finding(standing).split("; ")
     assert on_a == "With equal trials 3 of 3 rivals beat SimCSE on the A"
     assert on_b == "only SimCSE with 4 epochs, of 3 rivals, beats SimCSE on the B"
     none = level.finding(standing.drop(("B", "SimCSE, 4 epochs")))
     assert none.endswith("; none of the 2 rivals beats SimCSE on the B")
+    read = found.assign(pooling=np.where(found.method == "NCE", "mask_prompt", "cls"))
+    pd.testing.assert_frame_equal(level.standings(read, {}), standing)
+    assert len(level.controls(read, LONGER, {})) == len(level.controls(found, LONGER, {}))
 
 
-def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found, table):
-    against = level.controls(found, table, {"NCE": 5.0, "SimCSE, 4 epochs": 4.0})
+def test_controls_are_what_a_method_adds_to_and_simcse_with_as_much_work(found):
+    against = level.controls(found, LONGER, {"NCE": 5.0, "SimCSE, 4 epochs": 4.0})
     assert set(against.loc["A"].index) == {("NCE", "SimCSE, 4 epochs"), ("NCE", "sum of two SimCSE")}
     gain = against.loc[("A", "NCE", "sum of two SimCSE"), "gain"]
     assert gain == pytest.approx(np.subtract(SCORES["NCE"]["A"], SCORES["sum of two SimCSE"]["A"]).mean())
 
 
-def test_work_counts_all_stages(table, repository):
+def test_work_counts_all_stages(repository):
     columns = {"operations": [10.0, 35.0], "kept": 1.0, "trained": 1.0, "time": 1.0}
     steps = pd.DataFrame({"method": ["SimCSE", "NCE"]} | columns)
     of = {"paper": "leaderboard", "table": "cost", "backbone": "mini-bert", "profile": "small"}
     results.add(steps.melt("method", var_name="metric").assign(**of))
-    assert level.works(table) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
-
-
-def test_a_method_may_be_read_in_another_way_than_simcse(found, table):
-    plain = level.standings(found, {})
-    read = found.assign(pooling=np.where(found.method == "NCE", "mask_prompt", "cls"))
-    pd.testing.assert_frame_equal(level.standings(read, {}), plain)
-    assert len(level.controls(read, table, {})) == len(level.controls(found, table, {}))
+    assert level.works(LONGER) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
 
 
 def test_whitening_is_fitted_on_the_sentences_of_its_run_and_compared_on_the_same_seed(config, monkeypatch, found):
@@ -203,7 +195,7 @@ def test_choices_say_how_sure_they_are():
     assert level.choices(own).loc["A", "SimCSE"].chosen == "rate 0.2, dropout 0.2"
 
 
-def test_tables_without_rows_are_empty(table):
+def test_tables_without_rows_are_empty():
     nothing = results.rows("paper", paper="level", settings="level")
-    assert level.standings(nothing, {}).empty and level.controls(nothing, table, {}).empty
+    assert level.standings(nothing, {}).empty and level.controls(nothing, LONGER, {}).empty
     assert level.choices(nothing).empty and level.finding(level.standings(nothing, {})) == ""

@@ -13,7 +13,7 @@ def name(config, **changes):
     return runs.prepare(config.replace(**changes)).id
 
 
-def test_the_name_follows_content_that_is_read_and_not_its_place(config, tiny_bert, tmp_path, sentences):
+def test_the_name_follows_what_is_read_and_its_role_and_no_place(config, tiny_bert, tmp_path, sentences, shake):
     moved = tmp_path / "elsewhere.txt"
     moved.write_text("\n".join(sentences) + "\n")
     assert name(config, corpus=str(moved), profile="small") == name(config)
@@ -22,9 +22,6 @@ def test_the_name_follows_content_that_is_read_and_not_its_place(config, tiny_be
     changed = shutil.copytree(tiny_bert, tmp_path / "changed")
     reweigh(changed, "cls.predictions.bias", lambda bias: bias + 1)
     assert name(config, backbone=str(changed)) == name(config), "an MLM head is not read"
-
-
-def test_the_same_encoder_in_another_role_is_another_run(config, tiny_bert, tmp_path, shake):
     shake(SentenceEncoder.from_pretrained(tiny_bert, pooling="pooler")).save(tmp_path / "shaken")
     config, shaken = config.replace(method="tncse"), str(tmp_path / "shaken")
     names = {name(config), name(config, second_backbone=shaken), name(config, pooler_from=shaken)}
@@ -45,15 +42,12 @@ def test_every_parameter_that_changes_a_run_changes_its_name(config, change):
     assert name(config, **before) != name(config, **change)
 
 
-def test_what_tables_call_a_backbone(tiny_bert, tmp_path, hub):
+def test_what_tables_call_a_backbone_also_of_a_run_from_the_encoder_of_a_run(config, tiny_bert, tmp_path, hub):
     assert runs.encoder_name("demo") == "mini-bert"
     assert runs.encoder_name(str(tiny_bert)) == tiny_bert.name
     assert runs.encoder_name(hub(tiny_bert, "some/bert")) == "bert"
     shutil.copytree(tiny_bert, tmp_path / "encoder")  # a folder of that name that belongs to no run
     assert runs.encoder_name(str(tmp_path / "encoder")) == "encoder"
-
-
-def test_a_run_from_the_encoder_of_a_run_carries_the_first_backbone(config, tiny_bert):
     first = runs.run(config)
     second = runs.run(config.replace(backbone=str(first.folder / "encoder")))
     third = runs.run(config.replace(backbone=str(second.folder / "encoder"), seed=1))

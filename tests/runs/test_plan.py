@@ -11,8 +11,7 @@ from lib import paths, results, runs
 from lib.checks import ConfigError
 from lib.data import load_sts
 from lib.encoders import SentenceEncoder
-from lib.evaluation import evaluate_sts
-from lib.evaluation.interface import RESULT_COLUMNS
+from lib.evaluation import RESULT_COLUMNS, evaluate_sts
 from lib.runs import Best, Plan, measure
 from lib.runs import plan as module
 
@@ -200,7 +199,7 @@ def test_some_runs_of_a_group_and_other_labels_are_published(config, repository)
     assert published.run_id.tolist() == some.run_id.tolist()
 
 
-def test_dev_scores_of_encoders_that_belong_to_no_run(plan, config, tiny_bert):
+def test_dev_and_functions_of_runs_or_encoders_are_measured_and_undeclared_tasks_are_not(plan, config, tiny_bert):
     plan.add("main", config, {"SimCSE": {}}, [1])
     encoder = SentenceEncoder.from_pretrained(tiny_bert)
     rows = plan.measure("", "dev", table="dev", untuned=encoder)
@@ -208,10 +207,6 @@ def test_dev_scores_of_encoders_that_belong_to_no_run(plan, config, tiny_bert):
     assert rows.value.tolist() == expected[expected.aggregation == "all"].value.tolist()
     (run,) = plan.runs("main").run
     assert plan.measure("", "dev", table="dev", other=run).run_id.tolist() == [run.id]
-
-
-def test_a_function_of_a_run_or_of_an_encoder(plan, config):
-    plan.add("main", config, {"SimCSE": {}}, [1])
     curves = plan.measure("main", results.history("alignment", "uniformity"), table="geometry")
     assert list(curves) == results.SHAPES["curves"] and {*curves.metric} == {"alignment", "uniformity"}
     assert curves.step.tolist() == [0, 2, 0, 2]
@@ -221,10 +216,6 @@ def test_a_function_of_a_run_or_of_an_encoder(plan, config):
 
     rows = plan.measure("main", size, table="size")
     assert rows[["metric", "value", "seed"]].to_numpy().tolist() == [["dimension", 32.0, "1"]]
-
-
-def test_tasks_that_were_not_declared(plan, config):
-    plan.add("main", config, {"SimCSE": {}}, [1])
     with pytest.raises(ConfigError, match="no tasks of the kind 'sts': declare them with plan.tasks"):
         plan.measure("main", table="Table 5")
     plan.tasks("transfer", [], config.data_folder())
@@ -246,7 +237,7 @@ def older(tmp_path, monkeypatch):
     return {name: one.replace(teacher=teacher) if one.method == "distill" else one for name, one in configs.items()}
 
 
-def test_runs_that_older_code_trained_keep_their_names_and_are_found(older, plan):
+def test_runs_that_older_code_trained_keep_their_names_and_are_found_and_so_are_the_scores_that_it_kept(older, plan):
     student, other, plain = older.values()
     before = trained()
     one = plan.add("SimCSE", plain, {"SimCSE": {}}, [1])
@@ -255,8 +246,6 @@ def test_runs_that_older_code_trained_keep_their_names_and_are_found(older, plan
     assert counts(plan, "found") == [1, 1, 1, 3]
     assert plan.runs("student").run_id.tolist() == [list(older)[0]] and trained() == before
 
-
-def test_scores_that_older_code_kept_are_found(older):
     def computed(encode):
         pytest.fail("measured again")
 

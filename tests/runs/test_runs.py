@@ -58,7 +58,7 @@ def test_two_processes_on_one_run_train_it_once(config):
     assert sorted(len(words) for words in outputs) == [1, 2] and outputs[0][-1] == outputs[1][-1]
 
 
-def test_results_are_computed_once_per_key(config):
+def test_results_are_computed_once_per_key_and_still_read_where_older_code_trained_the_run(config):
     finished, calls = runs.run(config), []
 
     def rows(task):
@@ -77,6 +77,14 @@ def test_results_are_computed_once_per_key(config):
     unnamed = rows("pair").assign(aggregation="", value=float("nan"))  # an empty label is no missing number
     again = finished.results("pair", lambda: unnamed)
     assert again.aggregation.tolist() == [""] and again.value.isna().all()
+    finished.results("sts", lambda: rows("STS-B").assign(value=50.0))
+    stored = yaml.safe_load((finished.folder / "config.yaml").read_text())
+    (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | {"method": "gone_method"}))
+    older = runs.Run(finished.folder)
+    assert older.results("sts", None).value.tolist() == [50.0]
+    assert older.encoder().dimension == 32
+    with pytest.raises(ConfigError, match="method 'gone_method' is unknown"):
+        older.config  # noqa: B018
 
 
 def test_the_settings_of_a_run_leave_out_places_and_what_differs_between_seeds(config):
@@ -121,16 +129,3 @@ def test_preflight_names_what_is_wrong(config, monkeypatch, change, error, words
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 2**20})())
     with pytest.raises(ConfigError, match="lower batch_size"):
         runs.preflight(config)
-
-
-def test_rows_of_a_run_of_older_code_are_still_read(config):
-    finished = runs.run(config)
-    frame = pd.DataFrame([("STS-B", "test", "p", "all", "spearman", 50.0)], columns=RESULT_COLUMNS)
-    finished.results("sts", lambda: frame)
-    stored = yaml.safe_load((finished.folder / "config.yaml").read_text())
-    (finished.folder / "config.yaml").write_text(yaml.safe_dump(stored | {"method": "gone_method"}))
-    older = runs.Run(finished.folder)
-    assert older.results("sts", None).value.tolist() == [50.0]
-    assert older.encoder().dimension == 32
-    with pytest.raises(ConfigError, match="method 'gone_method' is unknown"):
-        older.config  # noqa: B018

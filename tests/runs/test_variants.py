@@ -61,14 +61,11 @@ A:
     ]
 
 
-def test_what_is_not_asked_for_and_the_second_of_two_rows_with_one_name_is_left_out(toy):
+def test_what_is_not_asked_for_the_second_of_two_rows_with_one_name_and_a_group_without_seeds_is_left_out(toy):
     text = "A: {if: many, x: {}}\nB: {x: {if: x in names, a: 1}, y: {if: [y in names, many]}}"
     assert toy(text, many=0, names=["x", "y"]) == {"A": {}, "B": {"x": {"a": 1}}}
     assert toy(text, many=2, names=["y"]) == {"A": {"x": {}}, "B": {"y": {}}}
     assert toy('A:\n  "n = 0": {}\n  "n = {n}": {n: $counts}', counts=[0, 1]) == {"A": {"n = 0": {}, "n = 1": {"n": 1}}}
-
-
-def test_a_group_without_seeds_is_left_to_those_that_have_some(toy):
     assert toy("shared: {chosen_on: one, scored_on: [a, b]}\nA: {x: {}}", one=7, a=[], b=[1]) == {"A": {"x": {}}}
 
 
