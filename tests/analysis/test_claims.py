@@ -87,16 +87,7 @@ def test_a_score_that_only_reaches_the_floor_does_not_hold(add):
     assert judged(**changes)["", "mini-bert"][0] == "open"
 
 
-def test_rows_of_two_devices_are_no_comparison(add):
-    values = apart(SURE)
-    add({"A": values["A"]})
-    add({"B": values["B"]}, device="NVIDIA H200")
-    assert claims.judged(claim()).to_dict("records") == [{"part": "", "verdict": "not measured"}]
-    add({"B": values["B"]})
-    assert judged()["", "mini-bert"] == ("holds on one encoder", 2.033333)
-
-
-def test_an_ordering_is_as_strong_as_its_weakest_step(add):
+def test_an_ordering_is_as_strong_as_its_weakest_step_and_a_difference_of_differences_is_one_gain(add):
     base = np.array([50.0, 60.0, 55.0])
     add({"C": base, "B": base + [2.0, 2.1, 2.2], "A": base + [2.5, 2.7, 2.6]})
     found = claims.judged(claim(order=["A", "B", "C"])).iloc[0]
@@ -104,15 +95,11 @@ def test_an_ordering_is_as_strong_as_its_weakest_step(add):
     low = results.interval([0.5, 0.6, 0.4])[0]
     assert found.low == pytest.approx(low) and low < results.interval([2.0, 2.1, 2.2])[0]
     assert claims.judged(claim(order=["B", "A", "C"])).verdict.tolist() == ["contradicted"]
-
-
-def test_a_difference_of_differences(add):
-    base = [50.0, 60.0, 55.0]
     add(apart([5.0, 5.5, 5.2]) | {"C": np.add(base, [2.0, 2.2, 2.1]), "D": base})
     assert judged(less={"method": "C", "over": "D"}) == {("", "mini-bert"): ("holds on one encoder", 3.133333)}
 
 
-def test_parts_are_judged_one_by_one(add):
+def test_parts_are_judged_one_by_one_last_steps_alone_and_sums_as_one(add):
     add(apart(SURE), sentences=1000, pooling="cls")
     add(apart(UNSURE), sentences=10000, pooling="cls")
     assert judged(apart=["sentences", "pooling"]) == {
@@ -121,9 +108,6 @@ def test_parts_are_judged_one_by_one(add):
     }
     with pytest.raises(ConfigError, match="A and B differ in sentences"):
         claims.judged(claim())
-
-
-def test_last_steps_and_sums(add):
     for step, group, a, b in ((0, "x", 1.0, 1.0), (9, "x", 5.0, 4.0), (9, "y", 2.0, 0.5)):
         add({"A": [a], "B": [b]}, step=step, group=group)
     add({"B": [7.0]}, step=8, group="x")  # not the last one
@@ -133,11 +117,17 @@ def test_last_steps_and_sums(add):
     assert judged(**sums) == {("", "mini-bert"): ("one run", 2.5)}
 
 
-def test_nothing_in_common_is_not_measured(add):
+def test_nothing_in_common_or_on_one_device_is_not_measured(add):
     for methods in ({}, {"A": [5.0]}, {"A": [np.nan, 1.0]}):
         add(methods | {"other": [1.0]})
         assert claims.judged(claim()).verdict.tolist() == ["not measured"]
     assert claims.judged(claims.Claim(**ENTRY, needs="more")).verdict.tolist() == ["not measured"]
+    values = apart(SURE)
+    add({"A": values["A"]})
+    add({"B": values["B"]}, device="NVIDIA H200")
+    assert claims.judged(claim()).to_dict("records") == [{"part": "", "verdict": "not measured"}]
+    add({"B": values["B"]})
+    assert judged()["", "mini-bert"] == ("holds on one encoder", 2.033333)
 
 
 # --- The register ---

@@ -167,50 +167,40 @@ def test_a_limit_that_is_longer_than_the_encoders_own_is_found(encoder, tasks, o
     assert names(best, {"max_length": encoder.max_length}, f"forward pass: {encoder.max_length} tokens")
 
 
-def test_text_of_another_script_is_refused_as_encode_refuses_it(encoder):
-    chinese = Subset(("今天天气很好", "猫在睡觉"), ("我们去公园散步", "他在看书"), np.array([1.0, 2.0]))
-    with pytest.raises(DataError, match="the texts: 100% of the tokens are unknown .*; take a backbone made for"):
-        diagnose.readings(encoder, [STSTask("script", "test", "test", {"0": chinese})])
-
-
-def test_a_sum_of_encoders_and_one_without_its_templates_vector_are_refused(encoder, tasks):
+def test_a_sum_of_encoders_one_without_its_templates_vector_and_text_of_another_script_are_refused(encoder, tasks):
     with pytest.raises(ConfigError, match="name one of those in its folder"):
         diagnose.readings(EncoderSum([encoder, encoder]), *tasks)
     denoised = SentenceEncoder(encoder.backbone, encoder.tokenizer, pooling="mask_prompt", denoised=True)
     with pytest.raises(ConfigError, match="name pooling mask_prompt"):
         diagnose.readings(denoised, *tasks)
+    chinese = Subset(("今天天气很好", "猫在睡觉"), ("我们去公园散步", "他在看书"), np.array([1.0, 2.0]))
+    with pytest.raises(DataError, match="the texts: 100% of the tokens are unknown .*; take a backbone made for"):
+        diagnose.readings(encoder, [STSTask("script", "test", "test", {"0": chinese})])
 
 
-def test_nothing_is_suspected_where_nothing_is_wrong(found, own):
+def test_nothing_is_suspected_where_nothing_is_wrong_and_what_no_reading_explains_is_said(found, own):
     explained = diagnose.explain(found, own)
     assert explained.cause[0] == "" and explained.sure[0] == "reproduced" and explained.points[0] == 0
     text = diagnose.verdict(explained, own, {diagnose.AVERAGE: 76.25})
-    assert (
-        text.startswith("Nothing is wrong with the evaluation") and "the 76.25 that is claimed are the encoder" in text
-    )
+    assert text.startswith("Nothing is wrong with the evaluation")
+    assert "the 76.25 that is claimed are the encoder" in text
     noisy = {task: value + 0.02 * (-1) ** i for i, (task, value) in enumerate(own.items())}  # another machine
     assert diagnose.explain(found, noisy).cause[0] == ""
-
-
-def test_what_no_reading_explains_is_said(found):
     mine = dict.fromkeys(found.columns[-5:-1], 20.0)
     explained = diagnose.explain(found, mine)
     text = diagnose.verdict(explained, mine, {})
     assert explained.sure[0] == "not excluded" and text.startswith("No reading explains your score")
-    own = explained[explained.cause == ""]  # also where the papers' own reading is the nearest
-    assert diagnose.verdict(own.reset_index(drop=True), mine, {}).startswith("No reading explains your score")
+    nearest = explained[explained.cause == ""]  # also where the papers' own reading is the nearest
+    assert diagnose.verdict(nearest.reset_index(drop=True), mine, {}).startswith("No reading explains your score")
 
 
-def test_the_steps_lead_from_the_claim_to_the_score(encoder, tasks, found):
+def test_the_steps_lead_from_the_claim_to_the_score_and_an_average_alone_gives_a_list(encoder, tasks, found):
     mine = got(encoder, tasks, {"pooling": "mean"})
     average = pytest.approx(np.mean(list(mine.values())))
     for claimed, first in (({name: 80.0 for name in mine}, "claimed"), ({}, "read as the papers do")):
         steps = diagnose.steps(diagnose.explain(found, mine), mine, claimed)
         assert steps.name[0] == first and steps.name.iloc[-1] == "yours" and "pooling: mean, not cls" in set(steps.name)
         assert steps.value[:-1].sum() == average and steps.value.iloc[-1] == average
-
-
-def test_an_average_alone_gives_a_list(encoder, tasks, found):
     mine = {diagnose.AVERAGE: np.mean(list(got(encoder, tasks, {"pooling": "mean", "pearson": True}).values()))}
     explained = diagnose.explain(found, mine)
     assert explained.distance[0] < 0.05
@@ -241,15 +231,12 @@ def test_seeds_needed_have_the_power_and_one_less_has_not():
         circumstances.seeds_needed(50, 0.1)
 
 
-def test_a_score_among_published_seeds():
+def test_a_score_among_published_seeds_and_the_spread_over_seeds_of_encoders_that_are_alike(encoder):
     table = papers.wide("simcse", "Independent replication (50 seeds)")[diagnose.AVERAGE]
     spread = {kind: table[f"bert-base-uncased {kind}"] for kind in ("mean", "std", "min", "max")}
     said = "76.25 is +1.4 deviations from the mean, inside the range of the seeds; 91 % of seeds are lower"
     assert circumstances.among_seeds(76.25, spread) == said
     assert "outside" in circumstances.among_seeds(56.87, spread)
-
-
-def test_the_spread_over_seeds_of_encoders_that_are_alike(encoder):
     spreads = circumstances.seed_spreads()
     published = spreads[spreads.source == "replication"].set_index("encoder")
     assert published.loc["bert-base-uncased", ["seeds", "mean", "std"]].tolist() == [50, 75.11, 0.84]
@@ -271,7 +258,7 @@ def test_the_spread_over_seeds_of_encoders_that_are_alike(encoder):
     assert unknown.encoder.str.startswith("stripped MiniLM, sd").any()
 
 
-def test_two_rows_alone_tell_an_aggregation_from_another_reading():
+def test_two_rows_alone_tell_an_aggregation_from_another_reading_and_so_do_those_of_the_published_cases():
     row = {"STS12": 70.0, "STS13": 80.0, "STS-B": 75.0, "SICK-R": 70.0}
     assert circumstances.apart(row, row | {"STS12": 70.1}) == "equal"
     said = circumstances.apart(row | {"STS12": 66.0}, row)
@@ -280,10 +267,7 @@ def test_two_rows_alone_tell_an_aggregation_from_another_reading():
     assert said == "not the aggregation alone: STS-B -5.00"
     assert circumstances.apart({"STS12": 1.0, "Avg.": 3.0}, row) == "nothing: give STS-B or SICK-R"
     assert circumstances.apart({"Avg.": 3.0}, row | {"Avg.": 3.0}) == "no task in common"
-
-
-def test_the_published_cases_are_told_by_their_numbers():
-    """By hand: wmean of BERT-whitening, InfoCSE's row that SimCSE prints under wmean, and 59.04 on STS-B in place of 53.87."""
+    # By hand: wmean of BERT-whitening, InfoCSE's row that SimCSE prints under wmean, 59.04 on STS-B in place of 53.87
     cases = circumstances.published_cases()
     assert cases["the rows say"].tolist() == [
         "the aggregation: equal on STS-B and SICK-R, which no aggregation changes",

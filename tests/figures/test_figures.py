@@ -89,15 +89,10 @@ def test_the_same_data_give_the_same_bytes_and_the_plotted_numbers(kind):
 
 
 @pytest.mark.parametrize("kind", DRAWN)
-def test_an_empty_frame_says_that_nothing_is_measured_and_writes_nothing(kind):
+def test_an_empty_frame_is_not_measured_yet_and_every_text_of_another_can_be_read_and_is_no_formula(kind):
     function, frame, known = DRAWN[kind]
     fig = function(frame[:0], **known, save="x", title="gains")
     assert fig.texts[0].get_text() == "not measured yet: gains" and not paths.figures("demo").exists()
-
-
-@pytest.mark.parametrize("kind", DRAWN)
-def test_every_text_can_be_read_and_none_is_a_formula(kind):
-    function, frame, known = DRAWN[kind]
     text = {name: frame[name].astype(str) + " $5_{ and $6" for name in ("encoder", "text", "label") if name in frame}
     fig = function(frame.assign(**text), **known, title="costs $5_{ and $6", save="x")
     texts = [text for text in fig.findobj(mpl.text.Text) if text.get_text() and text.get_visible()]
@@ -135,19 +130,10 @@ def test_a_method_has_one_colour_and_its_variants_shades_of_their_own():
     assert len({*shades.values()}) == 4 and shades["another, 2 seeds"] not in figures.METHODS.values()
 
 
-def test_rows_of_one_method_with_other_settings_are_not_mixed():
-    settings = SCORES.assign(settings=["given", "chosen", "given", "given"], sentences=1000)
-    ax = figures.points(settings).axes[0]
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["SimCSE, given", "SimCSE, chosen", "MSSE"]
-    sizes = SIZES.assign(settings=["given", "chosen", "given", "given"])
-    legend = figures.points(sizes, x="sentences").axes[0].get_legend()
-    assert names(legend) == ["SimCSE, given", "SimCSE, chosen", "miCSE"]
-
-
 # --- Points and intervals ---
 
 
-def test_every_seed_is_a_dot_the_mean_a_stroke_and_a_floor_a_line_in_its_panel():
+def test_every_seed_is_a_dot_the_mean_a_stroke_a_floor_a_line_in_its_panel_and_settings_are_not_mixed():
     u, v = draw("points").axes
     dots, means = u.collections
     assert dots.get_offsets().tolist() == [[60, 0], [62, 0], [64, 1]]
@@ -155,6 +141,12 @@ def test_every_seed_is_a_dot_the_mean_a_stroke_and_a_floor_a_line_in_its_panel()
     assert lines(u, linestyle="--") == [[[59, 0], [59, 1]]] and not lines(v, linestyle="--")
     assert (u.get_title(), v.get_title()) == ("u\ndashed: words, 59.00", "v")
     assert [label.get_text() for label in u.get_yticklabels()] == ["SimCSE", "MSSE"] and np.ptp(v.get_xlim()) >= 5
+    settings = SCORES.assign(settings=["given", "chosen", "given", "given"], sentences=1000)
+    ax = figures.points(settings).axes[0]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["SimCSE, given", "SimCSE, chosen", "MSSE"]
+    sizes = SIZES.assign(settings=["given", "chosen", "given", "given"])
+    legend = figures.points(sizes, x="sentences").axes[0].get_legend()
+    assert names(legend) == ["SimCSE, given", "SimCSE, chosen", "miCSE"]
 
 
 def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
@@ -187,7 +179,7 @@ def test_a_forest_has_the_highest_gain_first_and_its_table_beside_it():
 # --- Curves ---
 
 
-def test_a_panel_for_each_metric_and_backbone_with_geometric_means_on_logarithmic_axes():
+def test_a_panel_for_each_metric_and_backbone_with_means_geometric_on_logarithmic_axes_and_a_band_of_all_seeds():
     limits = {"alignment": (-1, 200)}
     axes = draw("curves", titles={"uniformity": "B", "alignment": "A"}, ylabel="nats", limits=limits).axes
     assert axes[1].get_ylim() == (-1, 200) != axes[0].get_ylim()
@@ -198,9 +190,6 @@ def test_a_panel_for_each_metric_and_backbone_with_geometric_means_on_logarithmi
     assert means[1] == [[0, 1.5], [1, 15], [2, 150]]
     assert [bool(ax.get_legend() and ax.get_legend().get_visible()) for ax in axes] == [False, True, False, False]
     assert names(axes[1].get_legend()) == ["SimCSE, 2 seeds", "miCSE, 2 seeds"]
-
-
-def test_a_band_reaches_from_the_smallest_to_the_largest_of_the_seeds():
     frame = table("method seed step value", *(("a", seed, step, 10 ** (step - 1) * value) for step in (1, 2) for seed, value in enumerate((1, 2, 6))))  # fmt: skip
     for log, means in (((), [3, 30]), (("",), [12 ** (1 / 3), 10 * 12 ** (1 / 3)])):
         (ax,) = figures.curves(frame, log=log).axes
