@@ -10,7 +10,7 @@ from lib.data import Corpus, load_corpus, load_sts
 from lib.data.corpus import ROLES
 
 
-def test_sentences_from_text_gzip_and_patterns(tmp_path):
+def test_sentences_from_text_gzip_and_patterns_and_triples_and_pairs_from_tables(tmp_path):
     (tmp_path / "a.txt").write_text("\ufeffOne\u2028still one.\n\n  Two. \n", encoding="utf8")
     (tmp_path / ".a.txt.lock").write_text("A pattern leaves hidden files out.")
     (tmp_path / "b").mkdir()
@@ -23,6 +23,12 @@ def test_sentences_from_text_gzip_and_patterns(tmp_path):
     for spec in ("none.txt", "*.gz", "a.txt,none.txt"):
         with pytest.raises(DataError, match="no such file"):
             load_corpus(spec, tmp_path)
+    (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
+    triples = load_corpus("t.csv", tmp_path)
+    assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
+    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
+    pairs = load_corpus("p.tsv", tmp_path)
+    assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
 
 
 @pytest.mark.parametrize(
@@ -132,12 +138,3 @@ def test_the_sentences_of_a_task_are_added_after_the_sample(tmp_path):
 def test_good_tables_stay_good(tmp_path, text):
     (tmp_path / "t.csv").write_text(text, encoding="utf8")
     assert load_corpus("t.csv", tmp_path).kind == "pairs"
-
-
-def test_triples_and_pairs(tmp_path):
-    (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
-    triples = load_corpus("t.csv", tmp_path)
-    assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
-    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
-    pairs = load_corpus("p.tsv", tmp_path)
-    assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)

@@ -40,15 +40,6 @@ NUMPY_STYLE = """
     """
 
 
-def test_sentences_of_a_numpy_doc_string():
-    assert demo.sentences_of(NUMPY_STYLE) == [
-        "Return the mean of an array, see median for another one.",
-        "The mean is the sum of the elements divided by their number, e.g. Twelve by three is four.",
-        "Array that contains the numbers to be averaged.",
-        "The name of this option was in another place before.",
-    ]
-
-
 @pytest.mark.parametrize(
     "sentence",
     [
@@ -67,7 +58,7 @@ def test_not_prose(sentence):
     assert not demo.is_prose(sentence)
 
 
-def test_doc_strings_include_texts_attached_to_compiled_functions():
+def test_doc_strings_include_texts_attached_to_compiled_functions_and_have_sentences():
     source = (
         '"""Of the module,\nin two lines."""\nadd_newdoc("f", """\nOf a function.\n""")\n'
         'class A:\n    """Of a class."""\n    def f(self):\n        """Of a method."""\n'
@@ -76,6 +67,12 @@ def test_doc_strings_include_texts_attached_to_compiled_functions():
     expected = ["Of the module,\nin two lines.", "Of a function.", "Of a class.", "Of a method."]
     assert [text.strip() for text in demo.doc_strings(source) if text] == expected
     assert list(demo.doc_strings("{{ not python }")) == []
+    assert demo.sentences_of(NUMPY_STYLE) == [
+        "Return the mean of an array, see median for another one.",
+        "The mean is the sum of the elements divided by their number, e.g. Twelve by three is four.",
+        "Array that contains the numbers to be averaged.",
+        "The name of this option was in another place before.",
+    ]
 
 
 def test_corpus_is_read_once_in_a_fixed_order(tmp_path, monkeypatch):

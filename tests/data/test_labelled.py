@@ -8,9 +8,14 @@ from lib.data.labelled import load_labelled
 from tests.conftest import fill
 
 
-def test_the_shipped_titles():
+def test_the_shipped_titles_and_ones_own_table_with_its_fingerprint(tmp_path):
     task = load_labelled("", "demo")
     assert len(task) == 600 and len(set(task.labels)) == 20 and task.name == "demo"
+    head = "text\tlabel\n"
+    fill(tmp_path, {"mine.tsv": f"{head}a b\tx\nc\ty\n", "other.tsv": f"{head}a b\ty\nc\tx\n"})
+    task = load_labelled(tmp_path, "mine.tsv")
+    assert task.name == "mine" and task.fingerprint() == load_labelled("", str(tmp_path / "mine.tsv")).fingerprint()
+    assert load_labelled(tmp_path, "other.tsv").fingerprint() != task.fingerprint()
 
 
 def test_two_files_with_a_line_each(tmp_path, monkeypatch):
@@ -22,14 +27,6 @@ def test_two_files_with_a_line_each(tmp_path, monkeypatch):
     fill(tmp_path, {labels: "1\n2\n"})
     with pytest.raises(DataError, match=r"label_StackOverflow.txt: expected 3 lines, found 2"):
         load_labelled(tmp_path, "stackoverflow")
-
-
-def test_ones_own_table_and_its_fingerprint(tmp_path):
-    head = "text\tlabel\n"
-    fill(tmp_path, {"mine.tsv": f"{head}a b\tx\nc\ty\n", "other.tsv": f"{head}a b\ty\nc\tx\n"})
-    task = load_labelled(tmp_path, "mine.tsv")
-    assert task.name == "mine" and task.fingerprint() == load_labelled("", str(tmp_path / "mine.tsv")).fingerprint()
-    assert load_labelled(tmp_path, "other.tsv").fingerprint() != task.fingerprint()
 
 
 @pytest.mark.parametrize(

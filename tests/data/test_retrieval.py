@@ -29,7 +29,7 @@ def collection(tmp_path):
     return make
 
 
-def test_reads_titles_texts_and_judged_queries(collection):
+def test_reads_titles_texts_and_judged_queries_of_which_the_fingerprint_is(collection):
     data_dir = collection()
     task = load_retrieval(data_dir, "toy")
     assert task.documents == {"1": "Wings of a bird", "2": "", "3": "x"}
@@ -38,6 +38,10 @@ def test_reads_titles_texts_and_judged_queries(collection):
     grades_with_a_point = [JUDGED[0], "1\t1\t2.0", "1\t3\t0", ""]
     spaced = {"corpus.jsonl": [*map(json.dumps, DOCUMENTS), "", ""], "qrels/test.tsv": grades_with_a_point}
     assert load_retrieval(collection(spaced), "toy") == task
+    other_text = map(json.dumps, [DOCUMENTS[0] | {"text": "of a bee"}, *DOCUMENTS[1:]])
+    changes = [{}, {"qrels/test.tsv": [*JUDGED[:2], "1\t3\t1"]}, {"corpus.jsonl": other_text}]
+    prints = [load_retrieval(collection(change), "toy").fingerprint() for change in changes]
+    assert len({*prints}) == 3 and load_retrieval(collection(), "toy").fingerprint() == prints[0]
 
 
 @pytest.mark.parametrize(
@@ -58,13 +62,6 @@ def test_reads_titles_texts_and_judged_queries(collection):
 def test_what_is_wrong_is_named(collection, changed, words):
     with pytest.raises(DataError, match=words):
         load_retrieval(collection(changed), "toy")
-
-
-def test_the_fingerprint_is_of_texts_and_judgements(collection):
-    other_text = map(json.dumps, [DOCUMENTS[0] | {"text": "of a bee"}, *DOCUMENTS[1:]])
-    changes = [{}, {"qrels/test.tsv": [*JUDGED[:2], "1\t3\t1"]}, {"corpus.jsonl": other_text}]
-    prints = [load_retrieval(collection(change), "toy").fingerprint() for change in changes]
-    assert len({*prints}) == 3 and load_retrieval(collection(), "toy").fingerprint() == prints[0]
 
 
 def test_the_first_caption_of_a_picture_asks_for_the_others(tmp_path):

@@ -40,11 +40,22 @@ def data_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_pairs_without_gold_are_dropped_together(data_dir):
+def test_pairs_without_gold_are_dropped_together_and_splits_have_their_own_pairs_and_fingerprint(data_dir):
     task = load_sts(data_dir, "STS15")
     assert list(task.subsets) == ["a", "b.c"]
     assert task.sentences1 == ["a b", "f", "h", "j"] and task.sentences2 == ["c", "g", "i", "k"]
     np.testing.assert_array_equal(task.gold, [1.5, 5, 0, 2.25])
+    assert load_sts(data_dir, "STS-B", "test").sentences1 == ["s2", 's"']  # a quote sign is text, not csv
+    assert load_sts(data_dir, "STS-B", "all").gold.tolist() == [0, 1, 2, 4.5]
+    assert load_sts(data_dir, "SICK-R").gold.tolist() == [4.5]
+    assert load_sts(data_dir, "SICK-R", "all").gold.tolist() == [2.5, 3.5, 4.5]
+    for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
+        with pytest.raises(DataError, match="choose from"):
+            load_sts(data_dir, name, split)
+    task = load_sts(data_dir, "STS-B")
+    text = """(['s2', 's"'], ['t2', 't3'], [2.0, 4.5])"""
+    assert task.fingerprint() == hashlib.sha256(text.encode()).hexdigest()
+    assert task.fingerprint() != load_sts(data_dir, "STS-B", "all").fingerprint()
 
 
 def test_the_files_of_a_task_are_counted_and_compared_with_the_manifest(data_dir, monkeypatch):
@@ -58,16 +69,6 @@ def test_the_files_of_a_task_are_counted_and_compared_with_the_manifest(data_dir
     assert facts["SHA-256"] == hashlib.sha256(whole).hexdigest()
     demo = load_sts(data_dir, "demo")
     assert (file_facts(data_dir, demo)["files"], file_facts(data_dir, demo)["SHA-256"]) == (0, demo.fingerprint())
-
-
-def test_splits(data_dir):
-    assert load_sts(data_dir, "STS-B", "test").sentences1 == ["s2", 's"']  # a quote sign is text, not csv
-    assert load_sts(data_dir, "STS-B", "all").gold.tolist() == [0, 1, 2, 4.5]
-    assert load_sts(data_dir, "SICK-R").gold.tolist() == [4.5]
-    assert load_sts(data_dir, "SICK-R", "all").gold.tolist() == [2.5, 3.5, 4.5]
-    for name, split in [("STS-B", "trial"), ("STS15", "dev"), ("SICK-R", "dev"), ("demo", "train"), ("STS17", "test")]:
-        with pytest.raises(DataError, match="choose from"):
-            load_sts(data_dir, name, split)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +91,6 @@ def test_a_missing_truncated_or_malformed_file_is_named(data_dir, file, content,
         for name in ("STS15", "STS-B", "SICK-R"):
             load_sts(data_dir, name)
     assert str(path) in str(caught.value)
-
-
-def test_a_fingerprint_is_of_the_pairs_and_scores_alone(data_dir):
-    task = load_sts(data_dir, "STS-B")
-    text = """(['s2', 's"'], ['t2', 't3'], [2.0, 4.5])"""
-    assert task.fingerprint() == hashlib.sha256(text.encode()).hexdigest()
-    assert task.fingerprint() != load_sts(data_dir, "STS-B", "all").fingerprint()
 
 
 def test_demo_pairs_have_both_splits_and_share_no_sentence(tmp_path):

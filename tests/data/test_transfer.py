@@ -35,7 +35,7 @@ def data_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir):
+def test_tasks_of_folds_which_keep_blank_lines_or_with_their_own_test_set_and_one_that_there_is_not(data_dir):
     splits = load_transfer(data_dir, "MR")
     mr = splits["train"]
     assert list(splits) == ["train"] and mr.sentences2 is None
@@ -44,9 +44,6 @@ def test_fold_tasks_keep_blank_lines_and_split_at_line_feeds_only(data_dir):
     assert load_transfer(data_dir, "CR")["train"].sentences1 == ["nice phone", "", "", "broken"]
     assert load_transfer(data_dir, "MPQA")["train"].sentences1 == ["fine", "", "awful", "", "dire"]
     assert load_transfer(data_dir, "SUBJ")["train"].sentences1 == ["he goes home", "a café of delights and more"]
-
-
-def test_tasks_with_their_own_test_set(data_dir):
     sst = load_transfer(data_dir, "SST2")
     assert (sst["train"].sentences1, sst["train"].labels.tolist()) == (["a façade .", "fun"], [0, 1])
     assert (sst["dev"].sentences1, sst["test"].sentences1) == (["dull"], ["bright"])
@@ -56,6 +53,8 @@ def test_tasks_with_their_own_test_set(data_dir):
     mrpc = load_transfer(data_dir, "MRPC")
     assert (mrpc["train"].sentences1, mrpc["train"].sentences2) == (["He said so ."], ['" So " , he said .'])
     assert (mrpc["train"].labels.tolist(), mrpc["test"].labels.tolist()) == ([1], [0])
+    with pytest.raises(DataError, match="choose from MR, CR"):
+        load_transfer(data_dir, "SST5")
 
 
 @pytest.mark.parametrize(
@@ -72,8 +71,3 @@ def test_a_truncated_or_malformed_file_is_named(data_dir, name, file, content, w
     with pytest.raises(DataError, match=words) as error:
         load_transfer(data_dir, name)
     assert str(path) in str(error.value)
-
-
-def test_an_unknown_task_is_refused(data_dir):
-    with pytest.raises(DataError, match="choose from MR, CR"):
-        load_transfer(data_dir, "SST5")

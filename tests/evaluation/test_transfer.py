@@ -48,7 +48,7 @@ def bag_of_words(texts):
     return np.stack([sum(map(direction, text.split())) for text in texts])
 
 
-def test_rows_and_determinism(tasks, monkeypatch):
+def test_rows_determinism_and_that_vectors_must_be_finite(tasks, monkeypatch):
     """As the papers' tables: ten folds of 0.9 of the rows in each of ten, four penalties, a refit; but in few passes."""
     fits = []
 
@@ -74,8 +74,5 @@ def test_rows_and_determinism(tasks, monkeypatch):
     assert frame["value"].between(60, 100).all()
     assert len(calls) == 4 and all(len(set(call)) == len(call) for call in calls)
     assert evaluate_transfer(bag_of_words, "MRPC", tasks["MRPC"]).equals(frame[6:].reset_index(drop=True))
-
-
-def test_vectors_that_are_not_finite_are_refused(tasks):
     with pytest.raises(ValueError, match="non-finite"):
         evaluate_transfer(lambda texts: np.full((len(texts), 2), np.nan), "CR", tasks["CR"])

@@ -9,22 +9,18 @@ from lib.losses import mask_tokens, masked_lm
 mask = partial(mask_tokens, mask_id=3, vocabulary_size=1000)
 
 
-def seeded():
-    return torch.Generator().manual_seed(0)
-
-
 def test_rule_80_10_10_and_special_tokens_stay_and_mask_only_hides_the_very_tokens():
     ids = torch.full((400, 100), 7)
     maskable = torch.ones_like(ids, dtype=torch.bool)
     maskable[:, 0] = False
-    masked, labels = mask(ids, maskable, generator=seeded())
+    masked, labels = mask(ids, maskable, generator=torch.Generator().manual_seed(0))
     chosen = labels != -100
     assert not chosen[:, 0].any() and (masked[:, 0] == 7).all()
     assert (masked[~chosen] == 7).all() and (labels[chosen] == 7).all()
     assert chosen[:, 1:].float().mean().item() == pytest.approx(0.15, abs=0.01)
     assert (masked[chosen] == 3).float().mean().item() == pytest.approx(0.8, abs=0.02)
     assert (masked[chosen] == 7).float().mean().item() == pytest.approx(0.1, abs=0.02)
-    hidden, same_labels = mask(ids, maskable, mask_only=True, generator=seeded())
+    hidden, same_labels = mask(ids, maskable, mask_only=True, generator=torch.Generator().manual_seed(0))
     assert torch.equal(labels, same_labels) and torch.equal(hidden == 3, chosen)
 
 
