@@ -23,7 +23,9 @@ def total(tiny_bert, tiny_roberta, shake):
 
 
 @pytest.mark.parametrize("by_us", [True, False])
-def test_a_sum_of_encoders_gives_the_same_vectors_there(total, tmp_path, sentences, by_us):
+def test_a_sum_of_encoders_gives_the_same_vectors_there_or_the_package_names_our_class(
+    total, tmp_path, sentences, by_us
+):
     texts = [*sentences[:20], "a dog " * 40]
     expected = total.encode(texts)
     if by_us:
@@ -36,6 +38,10 @@ def test_a_sum_of_encoders_gives_the_same_vectors_there(total, tmp_path, sentenc
     model = sentence_transformer(tmp_path / "saved", device="cpu")
     np.testing.assert_allclose(model.encode(texts, batch_size=7), expected, atol=1e-5)
     assert model.get_embedding_dimension() == 32 and model.similarity_fn_name == "cosine"
+    # without permission it imports no class of another package; nothing is averaged in its place
+    with pytest.raises(ValueError, match="lib.encoders.export.EncoderModule"):
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert not list((tmp_path / "saved").rglob("*.py"))
 
 
 THEIRS = ("cls", "mean", "first_last_mean", "embeddings_last_mean")  # the package reads them itself
@@ -55,14 +61,6 @@ def test_a_single_encoder_too(tiny_bert, tmp_path, sentences, pooling, projected
     load = SentenceTransformer if pooling in THEIRS else sentence_transformer
     peer = load(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(peer.encode(sentences[:20]), expected, atol=1e-5)
-
-
-def test_without_permission_the_package_names_our_class(total, tmp_path):
-    """It imports no class of another package unasked; nothing is averaged in its place."""
-    total.save(tmp_path / "saved")
-    with pytest.raises(ValueError, match="lib.encoders.export.EncoderModule"):
-        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    assert not list((tmp_path / "saved").rglob("*.py"))
 
 
 def test_the_module_keeps_to_what_the_package_asks(total, sentences):

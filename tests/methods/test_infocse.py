@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from lib import runs
 from lib.checks import ConfigError, EncoderError
 from lib.config import RunConfig
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import short_run, unpacked
+from tests.methods.conftest import builder, short_run, unpacked
 
-build = partial(build_method, "infocse", head="top_layers", auxiliary_weight=1.0)
+build = builder("infocse", head="top_layers", auxiliary_weight=1.0)
 configure = partial(short_run, "infocse", head="top_layers", auxiliary_weight=1.0)
 
 

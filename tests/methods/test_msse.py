@@ -130,12 +130,17 @@ def test_hard_negatives_count_in_the_contrastive_term_alone(bert, sentences, bat
     assert expected > alone["info_nce"]
 
 
-def test_a_sentence_alone_is_its_own_positive_and_dropout_the_only_difference(bert, sentences, batch):
+def test_a_sentence_alone_is_its_own_positive_dropout_the_only_difference_and_it_may_be_a_batch(bert, sentences, batch):
     inputs = batch(build(bert), sentences[:8])
     still, moved = build(bert), build(bert, dropout=0.2)
     at = [m.between_dimensions(**m.embed(inputs).by_role("dimensions")).item() for m in (still, moved)]
     h = still.encoder(*inputs.column("anchor"))
     assert at[0] == pytest.approx(dimension_contrast(h, h).item(), rel=1e-4) and at[1] != pytest.approx(at[0], rel=1e-3)
+    method = build(bert)
+    terms = method(batch(method, sentences[:1]))
+    sum(terms.values()).backward()
+    assert terms["dimension"].item() == 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
 
 
 def test_what_other_vectors_cost_is_logged(bert, sentences, batch):
@@ -162,14 +167,6 @@ def test_every_ablation_and_switch_is_another_loss(bert, sentences, batch, name)
         totals.append(sum(method(pairs(batch, method, sentences)).values()).item())
     assert np.isfinite(totals).all()
     assert (totals[0] == totals[1]) is (name == "L_DCM by dim")
-
-
-def test_the_last_batch_of_an_epoch_may_hold_one_sentence(bert, sentences, batch):
-    method = build(bert)
-    terms = method(batch(method, sentences[:1]))
-    sum(terms.values()).backward()
-    assert terms["dimension"].item() == 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
 
 
 def test_the_decoder_is_thrown_away_and_the_linear_layer_kept_beside_the_encoder(bert, tmp_path):

@@ -9,14 +9,10 @@ from lib.encoders.pooling import PROMPT
 from lib.encoders.template import template_vectors
 from lib.losses import info_nce
 from lib.methods.prompt import PromptArguments
-from tests.methods.conftest import build as build_method
-from tests.methods.conftest import tokenized
+from tests.methods.conftest import builder, tokenized
 
 SECOND = PromptArguments().second_prompt
-
-
-def build(folder, **options):
-    return build_method("prompt", folder, pooling="mask_prompt", **{"projection": "none"} | options)
+build = builder("prompt", pooling="mask_prompt", projection="none")
 
 
 def at_mask(encoder, sentence, prompt, *, alone=False, positions=None):

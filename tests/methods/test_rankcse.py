@@ -55,15 +55,12 @@ def test_the_terms_are_those_of_the_lists(tiny_bert, teachers, sentences, rankin
         torch.testing.assert_close(terms[name], value, rtol=1e-3, atol=1e-5)
 
 
-def test_hard_negatives_are_no_part_of_the_lists(tiny_bert, teachers, sentences):
+def test_lists_hold_no_hard_negatives_and_a_teacher_that_nothing_reads_is_not_loaded(tiny_bert, teachers, sentences):
     method = build(tiny_bert, **teachers)
     columns, roles = (sentences[:20], sentences[40:60], sentences[20:40]), ("anchor", "hard_negative", "positive")
     triples, pairs = method(prepared(method, *columns, roles=roles)), method(prepared(method, *columns[::2]))
     assert triples["info_nce"] > pairs["info_nce"]
     for name in ("ranking", "consistency"):
         torch.testing.assert_close(triples[name], pairs[name], rtol=1e-4, atol=1e-6)
-
-
-def test_a_teacher_that_nothing_reads_is_not_loaded(tiny_bert, sentences):
     unread = build(tiny_bert, teacher="there is none", ranking_weight=0.0)
     assert not prepared(unread, sentences[:20]).extra

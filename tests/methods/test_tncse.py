@@ -39,19 +39,15 @@ def test_the_terms_are_the_losses_of_the_vectors(backbone, dropout, halved, laye
         torch.testing.assert_close(terms[name], value, msg=name)
 
 
-def test_the_poolers_are_thrown_away(tiny_bert, tmp_path):
-    method = build(tiny_bert)
-    method.save(tmp_path / "saved")
-    kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
-    assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
-
-
 @pytest.mark.parametrize("pretrained", [False, True])
-def test_twins_and_poolers_start_equal_and_share_nothing(tiny_bert, pretrained):
+def test_twins_and_poolers_start_equal_share_nothing_and_the_poolers_are_thrown_away(tiny_bert, tmp_path, pretrained):
     method = build(tiny_bert, pooler_from=str(tiny_bert) if pretrained else "")
     for pair in (method.encoder.encoders, method.poolers):
         for first, second in zip(*(list(module.parameters()) for module in pair), strict=True):
             assert torch.equal(first, second) and first is not second and first.data_ptr() != second.data_ptr()
+    method.save(tmp_path / "saved")
+    kept = [name for path in tmp_path.glob("saved/*/model.safetensors") for name in load_file(path)]
+    assert len(kept) == len(list(method.encoder.parameters())) and not any("pooler" in name for name in kept)
 
 
 def test_the_second_backbone_is_encoder_two(tiny_bert, tmp_path, sentences, shake):
