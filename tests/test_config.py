@@ -5,9 +5,13 @@ from lib.checks import ConfigError
 from lib.config import RunConfig
 
 
-def test_the_methods_arguments_are_filled_in_so_that_defaults_written_out_are_the_same_run():
+def test_defaults_written_out_are_the_same_run_and_a_config_survives_yaml():
     assert RunConfig() == RunConfig(method_arguments={"temperature": 0.05})
     assert RunConfig(weight_decay=0) == RunConfig(weight_decay=0.0)
+    config = RunConfig(method="micse", method_arguments={"queue_size": 3})
+    copy = RunConfig(**yaml.safe_load(yaml.safe_dump(config.as_dict())))
+    assert copy == config == RunConfig.from_parameters(config.as_dict()) and hash(copy) == hash(config)
+    assert len({config, config.replace(queue_size=3), config.replace(queue_size=4)}) == 2
 
 
 @pytest.mark.parametrize(
@@ -31,13 +35,6 @@ def test_what_is_wrong_is_one_sentence(parameters, words):
     with pytest.raises(ConfigError, match=words) as caught:
         RunConfig.from_parameters(parameters)
     assert "\n" not in str(caught.value)
-
-
-def test_a_config_survives_yaml():
-    config = RunConfig(method="micse", method_arguments={"queue_size": 3})
-    copy = RunConfig(**yaml.safe_load(yaml.safe_dump(config.as_dict())))
-    assert copy == config == RunConfig.from_parameters(config.as_dict()) and hash(copy) == hash(config)
-    assert len({config, config.replace(queue_size=3), config.replace(queue_size=4)}) == 2
 
 
 def test_other_sizes_take_as_many_steps_or_whole_passes_and_still_have_four_dev_evaluations():

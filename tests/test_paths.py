@@ -1,7 +1,7 @@
 import os
 import subprocess
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -70,21 +70,18 @@ def test_a_path_is_there_whole_or_not_at_all(tmp_path, folder):
 
 @KINDS
 def test_of_several_threads_one_makes_it_and_the_others_wait(tmp_path, folder):
-    path, calls, contents = tmp_path / "cache" / "thing", [], []
+    path, calls = tmp_path / "cache" / "thing", []
 
     def make(new):
         calls.append(new)
         time.sleep(0.2)  # the others arrive
         content(new, folder).write_text("done")
 
-    def ask():
-        contents.append(content(paths.made_once(path, make, folder=folder), folder).read_text())
+    def ask(_):
+        return content(paths.made_once(path, make, folder=folder), folder).read_text()
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        contents = list(threads.map(ask, range(4)))
     assert len(calls) == 1 and contents == ["done"] * 4
     assert {place.name for place in path.parent.iterdir()} <= {"thing", ".thing.lock"}
 

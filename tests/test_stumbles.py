@@ -203,18 +203,14 @@ def test_empty_hard_negatives_and_copies_are_counted_aloud(tmp_path, capsys):
     assert not capsys.readouterr().err
 
 
-def test_a_sentence_is_no_negative_of_its_copies(tiny_bert, sentences, batch):
+def test_copies_of_a_sentence_and_equal_positives_and_hard_negatives_are_no_negatives(tiny_bert, sentences, batch):
     """Of eight copies nothing is left to push away; as negatives they cost log 8."""
     copies = [sentences[0]] * 8
     method = build("simcse", tiny_bert, equal_texts="left_out", projection="none")
     assert method(batch(method, copies))["info_nce"].item() == pytest.approx(0, abs=1e-6)
     plain = build("simcse", tiny_bert, projection="none")
     assert plain(batch(plain, copies))["info_nce"].item() == pytest.approx(np.log(8), rel=1e-5)
-
-
-def test_equal_positives_and_hard_negatives_are_left_out_by_their_tokens(tiny_bert, batch):
-    """A row's positive as the positive, or the hard negative, of another row, in other white space and case."""
-    method = build("simcse", tiny_bert, equal_texts="left_out", projection="none")
+    # By tokens: a row's positive as the positive, or the hard negative, of another row, in other white space and case.
     roles = ("anchor", "positive", "hard_negative")
     inputs = batch(
         method, ["a dog", "the cat", "a man"], ["the  Dog", "a cat", "the dog"], ["rain", "A DOG", "snow"], roles=roles
