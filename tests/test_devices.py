@@ -17,7 +17,7 @@ import torch
 
 import lib.analysis
 import lib.evaluation
-from lib.analysis import attention, circumstances, cosines, cost, diagnose, geometry, maps, redundancy
+from lib.analysis import attention, circumstances, cost, diagnose, geometry, maps, redundancy
 from lib.data import Corpus, STSTask, Subset
 from lib.data.labelled import LabelledTexts
 from lib.data.retrieval import RetrievalTask
@@ -115,8 +115,6 @@ def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
 
 LAYERS, SLICING = {"layers": (0, 1)}, {"slicing": "head_pairs"}
 CALLS = {  # function -> a call of it, with what is `given`
-    cosines.by_gold: lambda f, g: f(g.encoder, g.task),
-    cosines.singular_values: lambda f, g: f(g.encoder, g.task),
     attention.attention_of: lambda f, g: f(g.encoder, g.texts, **LAYERS),
     attention.pair_information: lambda f, g: f(g.encoder, g.first, g.second, **LAYERS, **SLICING),
     attention.batch_factor: lambda f, g: f(g.encoder, g.texts, **LAYERS, **SLICING, max_length=8, padded_queries=True),
