@@ -165,9 +165,8 @@ def _vectors(
     """Pooling -> float32 [n, H] of tokenised texts, without any projection. training: with dropout; dtype: of autocast."""
     vectors = {name: np.zeros((len(ids), encoder.backbone.config.hidden_size), np.float32) for name in poolings}
     encoder.training_dtype = dtype
-    whole = torch.autocast(
-        encoder.device.type, dtype=dtype, enabled=dtype is not None
-    )  # weights stay cast, if not rounded
+    # weights stay cast, where products are not rounded
+    whole = torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None)
     is_short = encoder.pooling == "mask_prompt" and encoder.backbone.config.model_type in packed.MODEL_TYPES
     with in_mode(encoder, training=training), whole:
         if dtype is not None:
