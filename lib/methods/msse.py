@@ -114,14 +114,16 @@ class MSSE(Method):
         arguments = self.arguments
         terms = {"info_nce": arguments.nce_weight * contrast(views, arguments)}
         if arguments.dimension_weight:
-            terms["dimension"] = arguments.dimension_weight * self.between_dimensions(**views.by_role("dimensions"))
+            z = views.by_role("dimensions")
+            between = self.between_dimensions(z["anchor"], z["positive"])
+            terms["dimension"] = arguments.dimension_weight * between
         if self.decoder is not None:
             memory = own_rows(views.by_role("memory")["anchor"], len(batch))
             rebuilt = self.rebuild(memory, batch, arguments.reconstruction_reduce)
             terms["reconstruction"] = arguments.reconstruction_weight * rebuilt
         return terms
 
-    def between_dimensions(self, anchor: Tensor, positive: Tensor, hard_negative: Tensor | None = None) -> Tensor:
+    def between_dimensions(self, anchor: Tensor, positive: Tensor) -> Tensor:
         """L_DCM of anchors and positives [N, D]; 0 for one sentence, the rest of an epoch, which has no statistics."""
         if len(anchor) < 2:
             return 0.0 * (anchor.sum() + positive.sum())

@@ -64,5 +64,6 @@ class SSCL(SimCSE):
             weight, both = self.arguments.layers_weight, [views.roles.index(role) for role in ("anchor", "positive")]
             below = [views.embeddings[f"layer {place}"][:, both].flatten(0, 1) for place in self.places]
             terms["info_nce"] = (1 - weight) * terms["info_nce"]
-            terms["layers"] = weight * contrast(views, self.arguments, queue=torch.cat(below))
+            further = self.further(views, batch) | {"queue": torch.cat(below)}
+            terms["layers"] = weight * contrast(views, self.arguments, **further)
         return terms
