@@ -64,7 +64,7 @@ def section(paper: str) -> str:
     parts = {
         f"## {papers.load(paper)['paper']}": claims.table(paper, PROFILE).reset_index(),
         "### STS, average of seven tasks": _sts(found.loc[is_sts]),
-        "### Everything else": _means(others, [*KEYS, "task", "split", "metric"]),
+        "### Everything else": _means(others, [*KEYS, "task", "split", "protocol", "metric"]),
     }
     return "\n".join(f"{heading}\n\n{_markdown(frame)}" for heading, frame in parts.items())
 
