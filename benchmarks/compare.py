@@ -216,8 +216,8 @@ def map_titles(backbone: Path, _: int, data_dir: str, *, library: bool = False) 
     from lib.encoders import SentenceEncoder
 
     if library:
-        maps.TSNE = lambda perplexity, random_state, n_jobs: _Fit(
-            TSNE(2, perplexity=perplexity, random_state=random_state)
+        maps.TSNE = lambda perplexity, initialization, random_state, n_jobs: _Fit(
+            TSNE(2, perplexity=perplexity, init=initialization, random_state=random_state)
         )
     task = load_labelled(data_dir, "stackoverflow")
     encoder = SentenceEncoder.from_pretrained(backbone, pooling="mean")
