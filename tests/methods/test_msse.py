@@ -121,9 +121,12 @@ def test_hard_negatives_count_in_the_contrastive_term_alone(bert, sentences, bat
     method = build(bert)
     two = pairs(batch, method, sentences)
     three = pairs(batch, method, sentences, roles=("anchor", "positive", "hard_negative"))
-    alone, with_negatives = method(two), method(three)
+    four = pairs(batch, method, sentences, roles=("anchor", "positive", "negative_1", "negative_2"))
+    alone, with_negatives, with_more = method(two), method(three), method(four)
     for name in ("dimension", "reconstruction"):
         torch.testing.assert_close(with_negatives[name], alone[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(with_more[name], alone[name], rtol=1e-4, atol=1e-5)
+    assert with_more["info_nce"] > with_negatives["info_nce"]
     z = [method.encoder(*three.column(role)) for role in three.roles]
     expected = info_nce(*z[:2], hard_negatives=z[2])
     torch.testing.assert_close(with_negatives["info_nce"], expected, rtol=1e-4, atol=1e-5)

@@ -48,6 +48,19 @@ def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(bert, sentence
     assert terms["layers"] > terms["info_nce"] and terms["mlm"] == 1.5
 
 
+def test_equal_texts_are_left_out_of_both_terms(bert, sentences, batch):
+    method = build("sscl", bert, negative_layers=1, equal_texts="left_out")
+    views, terms = run(
+        method, batch(method, sentences[:3], [sentences[3]] * 2 + [sentences[4]], roles=("anchor", "positive"))
+    )
+    z = views.by_role()
+    excluded = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
+    below = views.embeddings["layer -2"].flatten(0, 1)
+    for name, queue in {"info_nce": None, "layers": below}.items():
+        expected = info_nce(z["anchor"], z["positive"], temperature=0.05, queue=queue, excluded=excluded)
+        torch.testing.assert_close(terms[name], expected / 2)
+
+
 @pytest.mark.parametrize("flows", [True, False])
 def test_gradient_into_the_negatives(bert, sentences, batch, flows):
     method = build("sscl", bert, layers_gradient=flows, projection="none")
