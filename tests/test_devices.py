@@ -138,7 +138,7 @@ CALLS = {  # function -> a call of it, with what is `given`
     sts.evaluate_sts: lambda f, g: f(g.encoder.encode, [g.task]),
     sts.evaluate_pair: lambda f, g: f(g.encoder.encode, g.task, "demo", 1),
     dev_metrics: lambda f, g: f(g.encoder.encode, g.task),
-    in_domain_retrieval: lambda f, g: f(g.encoder.encode, g.first, g.second, g.gold),
+    in_domain_retrieval: lambda f, g: f(g.encoder.encode, g.task),
     top_k: lambda f, g: f(g.vectors[0][:3], g.vectors[0], 2),
     evaluate_clustering: lambda f, g: f(g.encoder.encode, g.topics),
     evaluate_retrieval: lambda f, g: f(g.encoder.encode, g.collection),

@@ -58,14 +58,8 @@ def seed_spreads(like: SentenceEncoder | str = "", score: float | None = None) -
     kinds = ["mean", "std", "min", "max"]
     models = dict.fromkeys(name.split()[0] for name in wide.index)
     lines = [(model, "replication", 50, *(wide[f"{model} {kind}"] for kind in kinds)) for model in models]
-    own = {
-        "paper": ["level", "simcse"],
-        "method": "SimCSE",
-        "metric": "spearman",
-        "aggregation": "all",
-        "split": "test",
-    }
-    averages = results.averages(results.rows("small", task=STS_TASKS, **own))
+    found = results.rows("small", task=STS_TASKS, paper=["level", "simcse"], method="SimCSE")
+    averages = results.averages(results.sts(found))
     averages = averages[averages.task == AVERAGE]
     given = averages.groupby(["backbone", "pooling", "sentences", "settings"], sort=False)
     for (backbone, pooling, sentences, settings), part in given:

@@ -110,12 +110,6 @@ def check_words(encoder: Any, ids: Sequence[Sequence[int]], texts: int, what: st
         )
 
 
-def check_texts(encoder: Any, texts: Sequence[str], what: str) -> None:
-    """`check_words` of these texts."""
-    ids = encoder.tokenize(texts)
-    check_words(encoder, ids, len(ids), what)
-
-
 def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: bool = False) -> TokenizedCorpus:
     """Tokenise with `encoder.tokenize`, or take the array that an earlier run left in the cache.
 

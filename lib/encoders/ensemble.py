@@ -27,12 +27,8 @@ class EncoderSum(nn.Module):
         super().__init__()
         if len(sizes := {encoder.dimension for encoder in encoders}) > 1:
             raise EncoderError(f"vectors of different length cannot be added: {sorted(sizes)}.")
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders, self.dimension = nn.ModuleList(encoders), encoders[0].dimension
         self.weights = [1.0] * len(encoders) if weights is None else [float(w) for w in weights]
-
-    @property
-    def dimension(self) -> int:
-        return self.encoders[0].dimension
 
     def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
         """As SentenceEncoder.encode: n strings -> float32 [n, D]."""

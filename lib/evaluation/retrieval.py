@@ -9,6 +9,7 @@ import pandas as pd
 import pytrec_eval
 import torch
 
+from lib.data import STSTask
 from lib.data.retrieval import RetrievalTask
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
 
@@ -74,13 +75,7 @@ def evaluate_retrieval(encode: Encode, task: RetrievalTask, *, ks: Sequence[int]
 
 
 def in_domain_retrieval(
-    encode: Encode,
-    sentences1: Sequence[str],
-    sentences2: Sequence[str],
-    gold: np.ndarray,
-    *,
-    queries: Literal["first", "both"] = "first",
-    ks: Sequence[int] = (1, 5, 10),
+    encode: Encode, task: STSTask, *, queries: Literal["first", "both"] = "first", ks: Sequence[int] = (1, 5, 10)
 ) -> pd.DataFrame:
     """Recall@k: the share of queries whose partner is among the k nearest sentences of all pairs, by cosine; a row for each k.
 
@@ -90,18 +85,17 @@ def in_domain_retrieval(
     Equal cosines rank in corpus order: sentences 1, then sentences 2.
 
     Args:
-        sentences1, sentences2, gold: n pairs and their scores in 0..5.
         queries: `first`: sentence 1 of each pair (InfoCSE, 97 queries); `both`: either sentence (DiffCSE, 194). Their
             numbers are not comparable.
     """
-    pairs = zip(sentences1, sentences2, gold, strict=True)
+    pairs = zip(task.sentences1, task.sentences2, task.gold, strict=True)
     top = [(first, second) for first, second, score in pairs if score == TOP_SCORE and first != second]
     if not top:
         raise ValueError(f"no pair of two different texts has the gold score {TOP_SCORE}.")
     if queries == "both":
         top += [(second, first) for first, second in top]
 
-    vectors, row_of = encode_distinct(encode, [*sentences1, *sentences2], np.float64)
+    vectors, row_of = encode_distinct(encode, [*task.sentences1, *task.sentences2], np.float64)
     query, partner = (np.array([row_of[text] for text in side]) for side in zip(*top, strict=True))
     order, _ = top_k(vectors[query], vectors, len(vectors))
     own, found = ((order == row[:, None]).argmax(axis=1) for row in (query, partner))
@@ -109,7 +103,8 @@ def in_domain_retrieval(
 
     rule = "sentence 1" if queries == "first" else "both sentences"
     protocol = f"gold 5 pairs, queries: {rule}, corpus: distinct texts without the query"
-    rows = [("STS-B retrieval", "test", protocol, "-", f"recall@{k}", 100 * float((rank <= k).mean())) for k in ks]
+    labels = (f"{task.name} retrieval", task.split, protocol, "-")
+    rows = [(*labels, f"recall@{k}", 100 * float((rank <= k).mean())) for k in ks]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
 
 

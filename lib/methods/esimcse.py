@@ -1,7 +1,7 @@
 """ESimCSE (Wu et al., COLING 2022, arXiv 2109.04380): repeated word pieces, and a momentum queue. Facts from its code."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from annotated_types import Interval
@@ -62,9 +62,6 @@ class ESimCSE(SimCSE):
     def loss(self, views: Views, batch: Batch) -> dict[str, Tensor]:
         self.latest = batch.column("anchor")  # [N, L], for the queue
         return super().loss(views, batch)
-
-    def further(self, views: Views, batch: Batch) -> dict[str, Any]:
-        return super().further(views, batch) | {"queue": views.negatives}
 
     def after_step(self) -> None:
         super().after_step()

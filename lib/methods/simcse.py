@@ -97,8 +97,8 @@ def all_columns(method: Method, batch: Batch) -> Views:
 
 
 def contrast(views: Views, arguments: Any, **more: Any) -> Tensor:
-    """InfoNCE of anchors and positives, with the hard negatives where there are some; more: of `losses.info_nce`."""
-    z = views.by_role()
+    """InfoNCE of anchors and positives, with hard negatives and a queue where there are some; more: of `losses.info_nce`."""
+    z, more = views.by_role(), {"queue": views.negatives} | more
     if hard := [z[role] for role in views.roles if HARD_NEGATIVE.fullmatch(role)]:
         more |= {"hard_negatives": torch.stack(hard), "hard_negative_weight": arguments.hard_negative_weight}
     return info_nce(z["anchor"], z["positive"], temperature=arguments.temperature, **more)

@@ -14,11 +14,11 @@ import pandas as pd
 from lib import paths
 from lib.checks import ConfigError, check_choice, check_range
 from lib.config import RunConfig
-from lib.data import STSTask, load_sts, transfer
+from lib.data import load_sts, transfer
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
-from lib.data.tokenized import check_texts
+from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.whitening import Whitened
@@ -89,15 +89,10 @@ def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str) -> list[Evaluati
 
 def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     """The partner of a sentence among all test pairs of an STS task, with both kinds of queries."""
-
-    def ask(encode: Encode, task: STSTask, queries: str) -> pd.DataFrame:
-        rows = in_domain_retrieval(encode, task.sentences1, task.sentences2, task.gold, queries=queries)
-        return rows.assign(task=f"{task.name} retrieval")
-
     return [
-        Evaluation(f"in-domain-retrieval-{queries}", task.fingerprint(), partial(ask, task=task, queries=queries))
-        for task in [load_sts(data_dir, name) for name in names]
-        for queries in ("first", "both")
+        Evaluation(f"in-domain-retrieval-{q}", t.fingerprint(), partial(in_domain_retrieval, task=t, queries=q))
+        for t in [load_sts(data_dir, name) for name in names]
+        for q in ("first", "both")
     ]
 
 
@@ -143,7 +138,8 @@ def check_task(evaluation: Evaluation, encoder: Encoder, what: str) -> None:
     unknown to the tokenizer, see `check_words`."""
 
     def encode(texts: list[str]) -> Any:
-        check_texts(encoder, texts[:: len(texts) // SAMPLE + 1], f"{what}, texts such as {texts[0][:40]!r}")
+        ids = encoder.tokenize(texts[:: len(texts) // SAMPLE + 1])
+        check_words(encoder, ids, len(ids), f"{what}, texts such as {texts[0][:40]!r}")
         raise _Enough
 
     with suppress(_Enough):

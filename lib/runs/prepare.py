@@ -15,7 +15,7 @@ from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.data import Corpus, STSTask, augment, exemplars, load_corpus, load_sts
 from lib.data.corpus import HARD_NEGATIVE
-from lib.data.tokenized import check_texts
+from lib.data.tokenized import check_words
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.generator import Generator
@@ -81,7 +81,8 @@ def load(config: RunConfig, shared: Shared | None = None) -> tuple[Corpus, Sente
     encoder = shared.once(SentenceEncoder.from_pretrained, config.backbone, **how)
     check_no_decoder(encoder.backbone.config)
     if dev is not None:
-        check_texts(encoder, [*dev.sentences1, *dev.sentences2], f"the dev pairs of {dev.name}")
+        ids = encoder.tokenize([*dev.sentences1, *dev.sentences2])
+        check_words(encoder, ids, len(ids), f"the dev pairs of {dev.name}")
     if config.max_length > (limit := longest_input(encoder.backbone)):
         raise ConfigError(f"max_length {config.max_length} is more than backbone {config.backbone!r} takes ({limit}).")
     rows = len(corpus)

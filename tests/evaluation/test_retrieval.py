@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lib.data import STSTask, Subset
 from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval
 from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
@@ -25,11 +26,15 @@ SENTENCES2 = ["b", "e", "c", "g", "f"]
 GOLD = np.array([5.0, 5.0, 5.0, 5.0, 4.9])
 
 
+def task(first, second, gold):
+    return STSTask("STS-B", "test", "SentEval", {"STS-B": Subset(first, second, np.array(gold))})
+
+
 @pytest.mark.parametrize(("queries", "rule"), [("first", "queries: sentence 1"), ("both", "queries: both sentences")])
 def test_recall_computed_by_hand(queries, rule):
     # a -> b: c is nearer, rank 2. d -> e: f is nearer, rank 2. a -> c: rank 1. The pair (g, g) is skipped.
     # Backwards: b -> a: c (6 degrees) before a (10), rank 2. e -> d: f before d, rank 2. c -> a: 4 degrees, rank 1.
-    frame = in_domain_retrieval(encode, SENTENCES1, SENTENCES2, GOLD, ks=(1, 2), queries=queries)
+    frame = in_domain_retrieval(encode, task(SENTENCES1, SENTENCES2, GOLD), ks=(1, 2), queries=queries)
     assert frame["value"].tolist() == pytest.approx([100 / 3, 100])
     assert frame.columns.tolist() == RESULT_COLUMNS and frame["metric"].tolist() == ["recall@1", "recall@2"]
     assert rule in frame["protocol"][0] and "distinct texts" in frame["protocol"][0]
@@ -40,7 +45,8 @@ def test_recall_equals_that_of_a_full_sort_and_needs_a_pair_of_the_top_score():
     vectors = {f"text {number}": random.normal(size=3) for number in range(40)}
     first, second = ([f"text {number}" for number in side] for side in random.integers(0, 40, size=(2, 60)))
     gold, hits = random.choice([4.0, 5.0], size=60), []
-    frame = in_domain_retrieval(lambda given: [vectors[t] for t in given], first, second, gold, queries="both", ks=(3,))
+    pairs = task(first, second, gold)
+    frame = in_domain_retrieval(lambda given: [vectors[t] for t in given], pairs, queries="both", ks=(3,))
     for one, two, score in zip(first, second, gold, strict=True):
         for query, partner in ((one, two), (two, one)) if score == 5 and one != two else ():
             others = sorted({*first, *second} - {query})
@@ -48,7 +54,7 @@ def test_recall_equals_that_of_a_full_sort_and_needs_a_pair_of_the_top_score():
             hits.append(partner in [others[row] for row in rows])
     assert frame["value"][0] == pytest.approx(100 * np.mean(hits)) and len(hits) > 40
     with pytest.raises(ValueError, match="no pair of two different texts has the gold score 5"):
-        in_domain_retrieval(encode, ["g", "d"], ["g", "f"], [5.0, 4.9])
+        in_domain_retrieval(encode, task(["g", "d"], ["g", "f"], [5.0, 4.9]))
 
 
 def test_nearest_leaves_the_query_out():
