@@ -69,3 +69,10 @@ def test_the_status_table_counts_the_verdicts_that_are_computed(verdicts):
 def test_the_committed_page_is_current(paper):
     page = (paths.root() / "RESULTS.md").read_text(encoding="utf8")
     assert measured.section(paper) in page, "run `make results`"
+
+
+def test_scores_of_two_protocols_stand_in_rows_of_their_own():
+    rows = [
+        line for line in measured.section("msse").splitlines() if "| Figure 4 |" in line and "| v_measure |" in line
+    ]
+    assert rows and all(("K-Means, k 20," in row) != ("K-Means, k 30," in row) for row in rows)
