@@ -9,11 +9,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import glob
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from lib import paths
 from lib.checks import DataError, reason, remark
 from lib.data import demo, hub
 from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
@@ -25,6 +25,8 @@ HARD_NEGATIVE = re.compile(r"hard_negative|negative_\d+")  # the roles of column
 NUMBER = re.compile(r"[-+\d.,:/]*")
 SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
+TABLES = {".csv", ".tsv"}
+CHOSEN = re.compile(r"(.+\.[ct]sv(?:\.gz)?):([^/\\]+)")  # tables, and which of their columns and rows
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
@@ -81,12 +83,14 @@ class Corpus:
         return Corpus(f"{self.name}, {size:,} rows drawn with seed {seed}", columns, self.roles)
 
 
-def _read_table(path: Path) -> Corpus:
-    """Columns of a .csv or .tsv file with a header."""
+def _read_table(path: Path, chosen: str = "") -> Corpus:
+    """Columns of a .csv or .tsv file with a header; chosen: see `_choose`, empty: all."""
     header, rows = read_table(path)
     if any(len(name.split()) > 3 for name in header):
         raise DataError(f"{path}: line 1 is a sentence where a header must be: write sent0,sent1 above the rows.")
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
+    if chosen:
+        header, rows = _choose(path, header, rows, chosen)
     if broken := next((cell for row in rows for cell in row if "\n" in cell.strip()), ""):
         raise DataError(f"{path}: a cell goes over several lines, {broken[:60]!r}: is a quote sign left open?")
     columns = [[row[i].strip() for row in rows] for i in range(len(header))]
@@ -99,6 +103,19 @@ def _read_table(path: Path) -> Corpus:
     if roles == ("anchor", "positive", "negative"):  # as data sets for sentence-transformers name them
         roles = ROLES
     return _without_gaps(Corpus(path.name, columns, roles if roles[0] == ROLES[0] else ()))
+
+
+def _choose(
+    path: Path, header: Sequence[str], rows: Sequence[Sequence[str]], chosen: str
+) -> tuple[list[str], list[list[str]]]:
+    """Of a table the columns in `chosen` (premise,hypothesis) and the rows that it asks for (label=entailment)."""
+    parts = [part.strip().partition("=") for part in chosen.split(",")]
+    if unknown := next((name for name, _, _ in parts if name not in header), None):
+        raise DataError(f"{path} has no column {unknown!r}, only {', '.join(header)}.")
+    names = [name for name, equals, _ in parts if not equals]
+    wanted = {header.index(name): value for name, equals, value in parts if equals}
+    kept = [row for row in rows if all(row[place] == value for place, value in wanted.items())]
+    return names, [[row[header.index(name)] for name in names] for row in kept]
 
 
 def _without_gaps(corpus: Corpus) -> Corpus:
@@ -119,22 +136,25 @@ def _without_gaps(corpus: Corpus) -> Corpus:
     return replace(corpus, columns=columns)
 
 
-def _read(files: Sequence[Path]) -> Corpus:
-    """A table, or text files with one sentence a line; empty lines are dropped."""
+def _read(files: Sequence[Path], chosen: str = "") -> Corpus:
+    """Tables with the same columns, or text files with one sentence a line; empty lines are dropped."""
     for file in files:
         if other := OTHER_FORMATS & suffixes(file):
             raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
-    if any({".csv", ".tsv"} & suffixes(file) for file in files):
-        if len(files) > 1:
-            raise DataError(f"{len(files)} files match, but a table of columns is read from one file.")
-        return _read_table(files[0])
-    lines = (line for file in files for line in read_lines(file, manifest()["corpora"].get(file.name)))
-    return Corpus(", ".join(file.name for file in files), [list(filter(None, map(str.strip, lines)))])
+    name, are_tables = ", ".join(file.name for file in files), {bool(TABLES & suffixes(file)) for file in files}
+    if are_tables == {False}:
+        lines = (line for file in files for line in read_lines(file, manifest()["corpora"].get(file.name)))
+        return Corpus(name, [list(filter(None, map(str.strip, lines)))])
+    parts = [] if False in are_tables else [_read_table(file, chosen) for file in files]
+    if len({part.roles for part in parts}) != 1:
+        raise DataError(f"{name}: tables are read together where all have the same columns, and never with plain text.")
+    columns = [chain(*several) for several in zip(*(part.columns for part in parts), strict=True)]
+    return Corpus(f"{name}:{chosen}" if chosen else name, columns, parts[0].roles)
 
 
 def _matching(pattern: str, data_dir: Path) -> list[Path]:
     """The file of this name, else those that the pattern fits."""
-    path = paths.expanded(pattern)
+    path = Path(pattern).expanduser()
     names = [path] if os.path.isfile(data_dir / path) else sorted(glob(str(path), root_dir=data_dir, recursive=True))
     files = [data_dir / name for name in names]
     if not files or not os.path.isfile(files[0]):
@@ -178,9 +198,11 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         spec: one of
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
-            sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
-            roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any other stands above
-            one to three columns in the order of ROLES;
+            sentence a line, or .csv or .tsv tables with the same columns (each also as .gz). A header that begins with
+            `anchor` names the roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any
+            other stands above one to three columns in the order of ROLES;
+            `<tables>:<column>[,<column>...][,<column>=<value>...]` for these columns, and the rows with these values alone:
+            `snli/*.tsv:sentence1,sentence2,label=entailment`;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
             split, in the order of ROLES;
@@ -193,7 +215,7 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         DataError: missing, truncated, empty, in another format, without texts in a column, or smaller than `size`.
     """
     base, plus, task = spec.rpartition("+")
-    is_file = os.path.isfile(data_dir / paths.expanded(spec))
+    is_file = os.path.isfile(data_dir / Path(spec).expanduser())
     if plus and task in (*STS_TASKS, "demo") and not is_file:
         return _add_sentences(load_corpus(base, data_dir, size=size, seed=seed), task, data_dir)
     if spec == "demo":
@@ -203,9 +225,11 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
     elif spec.startswith("hub:"):
         corpus = _from_hub(spec.removeprefix("hub:"), data_dir)
     else:
-        patterns = [spec] if is_file else spec.split(",")
+        choice = None if is_file else CHOSEN.fullmatch(spec)
+        names, chosen = choice.groups() if choice else (spec, "")
+        patterns = [names] if is_file else names.split(",")
         files = [file for pattern in patterns for file in _matching(pattern.strip(), data_dir)]
-        corpus = _read(list({os.path.realpath(file): file for file in files}.values()))  # each once
+        corpus = _read(list({os.path.realpath(file): file for file in files}.values()), chosen)  # each once
     if not len(corpus):
         raise DataError(f"{corpus.name}: no sentence in it.")
     corpus = corpus.sample(size, seed)

@@ -85,6 +85,29 @@ def test_a_bad_file_is_named(tmp_path, name, content, words):
     assert name in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path):
+    lines = {"a.tsv": ["a cat\tan animal\tyes", "a dog\ta stone\tno"], "b.tsv": ["a fox\tan animal\tyes"]}
+    for name, rows in lines.items():
+        (tmp_path / name).write_text("\n".join(["premise\thypothesis\tlabel", *rows]), encoding="utf8")
+    (tmp_path / "b.csv").write_text("anchor,other\nx,y\n", encoding="utf8")
+    (tmp_path / "c.txt").write_text("One.\n", encoding="utf8")
+    pairs = load_corpus("*.tsv:premise,hypothesis", tmp_path)
+    assert pairs.columns == (("a cat", "a dog", "a fox"), ("an animal", "a stone", "an animal"))
+    alike = load_corpus("a.tsv,b.tsv:premise,hypothesis,label=yes", tmp_path)
+    assert alike.columns == (("a cat", "a fox"), ("an animal", "an animal")) and alike.kind == "pairs"
+    assert alike.name == "a.tsv, b.tsv:premise,hypothesis,label=yes"
+    assert load_corpus("a.tsv:hypothesis,label=no", tmp_path).columns == (("a stone",),)
+    bad = {
+        "a.tsv:premise,class=yes": "a.tsv has no column 'class', only premise, hypothesis, label",
+        "a.tsv:premise,label=perhaps": "label=perhaps: no sentence in it",
+        "b.csv,a.tsv:premise": "b.csv has no column 'premise'",
+        "b.csv,c.txt": "never with plain text",
+    }
+    for spec, words in bad.items():
+        with pytest.raises(DataError, match=words):
+            load_corpus(spec, tmp_path)
+
+
 def test_a_sample_is_a_function_of_the_seed_and_keeps_rows_and_roles_together(sentences):
     corpus = Corpus("x", tuple([f"{role} {text}" for text in sentences] for role in ("a", "b")), ("anchor", "b"))
     first, again, other = corpus.sample(50, 1), corpus.sample(50, 1), corpus.sample(50, 2)
