@@ -24,14 +24,9 @@ def root() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
-def expanded(name: str | os.PathLike) -> Path:
-    """A path with ~ spelled out."""
-    return Path(name).expanduser()
-
-
 def _override(variable: str, default: Path) -> Path:
     value = os.environ.get(variable)
-    return Path(os.path.realpath(expanded(value))) if value else default
+    return Path(os.path.realpath(Path(value).expanduser())) if value else default
 
 
 def runs() -> Path:
@@ -58,7 +53,8 @@ def data_dir(given: str | os.PathLike = "") -> Path:
     """
     if not str(given) and not os.environ.get("CSE_DATA"):
         return root() / "data"
-    places = [Path.cwd() / expanded(given), root() / expanded(given)] if str(given) else [_override("CSE_DATA", root())]
+    named = Path(given).expanduser()
+    places = [Path.cwd() / named, root() / named] if str(given) else [_override("CSE_DATA", root())]
     for folder in filter(os.path.isdir, places):
         return folder.resolve()
     name = f"data_dir {str(given)!r}" if str(given) else f"CSE_DATA names {places[0]}, which"

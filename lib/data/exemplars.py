@@ -1,5 +1,7 @@
 """3R's frequent words and its pool of sentences made of them (Section 3.1 of the paper)."""
 
+from pathlib import Path
+
 from lib import paths
 from lib.checks import DataError
 from lib.data.files import read_lines, read_table
@@ -10,7 +12,7 @@ LONGEST = 32  # words of a sentence
 
 def load_words(file: str = "") -> tuple[str, ...]:
     """The frequent words of a table word,count; empty: the shipped 300. DataError: missing, empty, another header."""
-    path = paths.expanded(file) if file else FOLDER / "words.csv"
+    path = Path(file).expanduser() if file else FOLDER / "words.csv"
     _, rows = read_table(path, ["word", "count"])
     if not rows:
         raise DataError(f"{path} holds no word.")
@@ -19,7 +21,7 @@ def load_words(file: str = "") -> tuple[str, ...]:
 
 def load_pool(file: str = "") -> tuple[str, ...]:
     """The sentences of a pool, one a line; empty: the shipped 64. DataError: missing, or one has more than LONGEST words."""
-    path = paths.expanded(file) if file else FOLDER / "pool.txt"
+    path = Path(file).expanduser() if file else FOLDER / "pool.txt"
     sentences = tuple(filter(None, map(str.strip, read_lines(path))))
     for sentence in sentences:
         if (words := len(sentence.split())) > LONGEST:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import paths
 from lib.checks import DataError
 from lib.data import demo
 from lib.data.files import expect_count, manifest, read_lines, read_table, suffixes
@@ -50,7 +49,7 @@ def load_labelled(data_dir: Path | str, name: str, split: str = "test") -> Label
         else:
             texts, labels = _columns(files[0], known["header"], expected)
     elif name == "demo" or {".csv", ".tsv"} & suffixes(Path(name)):
-        file = demo.ASSETS / "topics.csv" if name == "demo" else Path(data_dir) / paths.expanded(name)
+        file = demo.ASSETS / "topics.csv" if name == "demo" else Path(data_dir) / Path(name).expanduser()
         texts, labels = _columns(file, ["text", "label"])
     else:
         raise DataError(

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from lib import paths
 from lib.checks import DataError
 from lib.data import demo
 from lib.data.files import expect_count, manifest, read_lines, read_pattern, read_table, single_spaced
@@ -138,7 +137,7 @@ def load_sts(data_dir: Path, name: str, split: str = "test") -> STSTask:
         DataError: unknown name or split, or a file that is missing, truncated or malformed.
     """
     if is_file_of_pairs(name):
-        path = data_dir / paths.expanded(name)
+        path = data_dir / Path(name).expanduser()
         return STSTask(path.name, split, OWN, {path.name: _own_pairs(path)})
     if name not in (*STS_TASKS, "demo"):
         raise DataError(

@@ -54,7 +54,7 @@ def find_folder(path_or_id: str | os.PathLike) -> Path | None:
     """The folder of this name, one of SHIPPED or looked up from here, then from the repository; None: there is none."""
     if (text := str(path_or_id)) in SHIPPED or not text:
         return SHIPPED.get(text)
-    return next((place for place in (paths.expanded(text), paths.root() / text) if os.path.isdir(place)), None)
+    return next((place for place in (Path(text).expanduser(), paths.root() / text) if os.path.isdir(place)), None)
 
 
 def locate(path_or_id: str | os.PathLike, what: str = "backbone") -> tuple[str, bool]:
@@ -317,7 +317,7 @@ def save_whole(write: Callable[[Path], object], folder: str | os.PathLike) -> Pa
         EncoderError: the folder exists.
         DataError: it cannot be written.
     """
-    folder = paths.expanded(folder)
+    folder = Path(folder).expanduser()
     if os.path.lexists(folder):
         raise EncoderError(f"{folder} exists: choose another folder or delete this one, nothing was written.")
     with paths.whole_folder(folder) as path:

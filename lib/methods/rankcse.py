@@ -8,7 +8,7 @@ import numpy as np
 import torch.nn.functional as F
 from torch import Tensor
 
-from lib.checks import ConfigError, NonNegative, Positive, Probability
+from lib.checks import NonNegative, Positive, Probability
 from lib.data import Batch, Corpus
 from lib.distributed import gather
 from lib.losses import list_mle, list_net, ranking_consistency
@@ -21,17 +21,12 @@ from lib.methods.simcse import SimCSE, SimCSEArguments
 class RankCSEArguments(SimCSEArguments):
     consistency_weight: NonNegative = 1.0  # beta
     teacher: str = ""  # folder of a saved encoder or ensemble, or a hub name; empty: consistency alone
-    second_teacher: str = ""  # empty: the first one alone
+    second_teacher: str = ""  # empty: one teacher alone
     teacher_share: Probability = 0.33  # alpha: of the first one in the mixed cosines; the rest is the second one's
     ranking: Literal["list_mle", "list_net"] = "list_mle"
     ranking_weight: NonNegative = 1.0  # gamma; of ListMLE the mean over the ranks: times N it is the paper's
     ranking_temperature: Positive = 0.05  # tau_2, of the student's cosines
     teacher_temperature: Positive = 0.025  # tau_3, of the teachers', which ListNet alone reads
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.second_teacher and not self.teacher:
-            raise ConfigError("rankcse has a second_teacher and no teacher: name the only one teacher.")
 
     def teachers(self) -> dict[str, str]:
         """Argument -> the encoder that it names, of those that are read."""

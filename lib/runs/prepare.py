@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -135,7 +136,7 @@ def as_before(values: Mapping[str, Any]) -> dict[str, Any]:
 def encoder_name(path_or_id: str) -> str:
     """What tables call an encoder: the folder's or the hub's name, also of a folder that is gone; for the encoder of a
     run, the backbone that the run started from; `mini-bert` for `demo`."""
-    folder = (find_folder(path_or_id) or paths.expanded(path_or_id)).resolve()
+    folder = (find_folder(path_or_id) or Path(path_or_id).expanduser()).resolve()
     provenance = folder.parent / "provenance.json"
     if folder.name == "encoder" and provenance.is_file():
         return paths.read_json(provenance).get("backbone", folder.parent.name)

@@ -95,7 +95,7 @@ class Run:
 def find_run(name: str) -> Run | None:
     """The finished run of this folder, of this id in the store, or whose encoder this folder is; None where there is none.
     Raises ConfigError where the folder is a run that was not finished."""
-    places = [paths.expanded(name), paths.root() / name]
+    places = [Path(name).expanduser(), paths.root() / name]
     if len(Path(name).parts) == 1:
         places += [paths.runs() / profile / name for profile in paths.PROFILES]
     places = [place.parent if place.name == "encoder" else place for place in map(Path, map(os.path.realpath, places))]

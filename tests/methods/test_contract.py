@@ -414,7 +414,6 @@ REFUSED = [
     ("mlm", {"lm_head": "random"}, "lm_head 'random' is unknown: choose one of pretrained, fresh"),
     ("msse", {"nce_weight": 0.0, "dimension_weight": 0.0, "reconstruction_weight": 0.0}, "nothing would be trained"),
     ("esimcse", {"projection": "bn_mlp"}, "set queue_size to 0"),
-    ("rankcse", {"second_teacher": "some"}, "a second_teacher and no teacher"),
     ("sscl", {"dropout_masks": "identical"}, "dropout_masks 'identical' is unknown: choose one of independent"),
     ("three_r(distill)", {"teacher": "some"}, "means nothing where a target is fixed"),
     ("three_r(diffcse)", {}, "batch norm: set projection to train_only or none"),
