@@ -119,36 +119,14 @@ class Tokens:
         self.keep = torch.ones_like(keep) if compute_padding else keep
         self.index = self.keep.flatten().nonzero().squeeze(1)
         self.is_full = len(self.index) == keep.numel()
-        self._known: dict[int, tuple[Tensor, Tensor]] = {}
 
     def split(self, x: Tensor, heads: int) -> Tensor:
-        """[T, heads * d] -> [N, heads, L, d]; what stands at the padding is arbitrary: attention must not look there, and
-        nothing that it gives there may be read."""
-        rows, shape = x.view(-1, x.size(-1) // heads), (len(self.keep), heads, self.keep.size(1), -1)
-        if not len(rows):  # no token is wanted anywhere: zeros that know where they come from
-            return self.unpack(x).view(shape)
-        return _Taken.apply(rows, *self._orders(heads)).view(shape)
+        """[T, heads * d] -> [N, heads, L, d], zeros at the padding."""
+        return self.unpack(x).unflatten(-1, (heads, -1)).transpose(1, 2)
 
     def merge(self, x: Tensor) -> Tensor:
         """[N, heads, L, d] -> [T, heads * d]."""
-        heads, size = x.size(1), x.size(3)
-        places = x.transpose(1, 2)
-        if places.is_contiguous():  # as fused attention gives it
-            places = places.reshape(-1, heads * size)
-            return places if self.is_full else _Kept.apply(places, self.index)
-        return _Kept.apply(x.reshape(-1, size), self._orders(heads)[1]).view(-1, heads * size)
-
-    def _orders(self, heads: int) -> tuple[Tensor, Tensor]:
-        """The row of [T * heads] at each place of [N * heads * L], and the other way round."""
-        if heads not in self._known:
-            number, length = self.keep.shape
-            head = torch.arange(heads, device=self.keep.device)
-            row = (self.keep.flatten().cumsum(0) - 1).clamp(min=0).view(number, 1, length)  # at the padding: any
-            at_place = row * heads + head.view(1, heads, 1)
-            sentence, place = self.index.div(length, rounding_mode="floor"), self.index % length
-            at_row = (sentence.unsqueeze(1) * heads + head) * length + place.unsqueeze(1)
-            self._known[heads] = at_place.flatten(), at_row.flatten()
-        return self._known[heads]
+        return self.pack(x.transpose(1, 2).flatten(2))
 
     def starts(self) -> Tensor:
         """Where the first token of every sentence lies in the packed rows [N]."""
@@ -237,35 +215,6 @@ def _has_plain_keys(layer: Any) -> bool:
     """Whether keys and values are a weight and a bias, and nothing that was wrapped around them."""
     parts = layer.attention.self.key, layer.attention.self.value
     return all(type(part) is nn.Linear and part.bias is not None for part in parts)
-
-
-class _Kept(torch.autograd.Function):
-    """places[at_row], no place twice: so its gradient is a copy, and not PyTorch's sum row by row."""
-
-    @staticmethod
-    def forward(ctx: Any, places: Tensor, at_row: Tensor) -> Tensor:
-        ctx.save_for_backward(at_row)
-        ctx.number = len(places)
-        return places.index_select(0, at_row)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        zeros = gradient.new_zeros(ctx.number, gradient.size(1))
-        return zeros.index_copy(0, *ctx.saved_tensors, gradient), None
-
-
-class _Taken(torch.autograd.Function):
-    """rows[at_place], where at_row says for each row the one place whose gradient it gets. That of the other places is
-    dropped: it is 0, since padded keys weigh nothing and padded queries are not read."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, at_place: Tensor, at_row: Tensor) -> Tensor:
-        ctx.save_for_backward(at_row)
-        return rows.index_select(0, at_place)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        return gradient.index_select(0, *ctx.saved_tensors), None, None
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, keys: Tensor | None, dropout: float) -> Tensor:
