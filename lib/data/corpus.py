@@ -137,7 +137,7 @@ def _without_gaps(corpus: Corpus) -> Corpus:
 
 
 def _read(files: Sequence[Path], chosen: str = "") -> Corpus:
-    """Tables with the same columns, or text files with one sentence a line; empty lines are dropped."""
+    """One table, the chosen columns of several, or text files with one sentence a line; empty lines are dropped."""
     for file in files:
         if other := OTHER_FORMATS & suffixes(file):
             raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
@@ -145,9 +145,12 @@ def _read(files: Sequence[Path], chosen: str = "") -> Corpus:
     if are_tables == {False}:
         lines = (line for file in files for line in read_lines(file, manifest()["corpora"].get(file.name)))
         return Corpus(name, [list(filter(None, map(str.strip, lines)))])
-    parts = [] if False in are_tables else [_read_table(file, chosen) for file in files]
-    if len({part.roles for part in parts}) != 1:
-        raise DataError(f"{name}: tables are read together where all have the same columns, and never with plain text.")
+    if False in are_tables or (len(files) > 1 and not chosen):
+        raise DataError(
+            f"{name}: several tables are read together when their columns are named, as in *.tsv:sentence1,sentence2, and "
+            "never with plain text."
+        )
+    parts = [_read_table(file, chosen) for file in files]
     columns = [chain(*several) for several in zip(*(part.columns for part in parts), strict=True)]
     return Corpus(f"{name}:{chosen}" if chosen else name, columns, parts[0].roles)
 
@@ -198,11 +201,11 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
         spec: one of
             `demo` (sentences of the installed packages' doc strings), `demo-triples` (written for this project);
             files or glob patterns with commas between them, absolute or relative to data_dir: .txt files with one
-            sentence a line, or .csv or .tsv tables with the same columns (each also as .gz). A header that begins with
-            `anchor` names the roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any
-            other stands above one to three columns in the order of ROLES;
-            `<tables>:<column>[,<column>...][,<column>=<value>...]` for these columns, and the rows with these values alone:
-            `snli/*.tsv:sentence1,sentence2,label=entailment`;
+            sentence a line, or one .csv or .tsv table (each also as .gz). A header that begins with `anchor` names the
+            roles of any number of columns (several hard negatives: `negative_1`, `negative_2`, ...), any other stands above
+            one to three columns in the order of ROLES;
+            `<tables>:<column>[,<column>...][,<column>=<value>...]` for these columns of one or more tables, and the rows
+            with these values alone: `snli/*.tsv:sentence1,sentence2,label=entailment`;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
             split, in the order of ROLES;

@@ -102,6 +102,7 @@ def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path
         "a.tsv:premise,label=perhaps": "label=perhaps: no sentence in it",
         "b.csv,a.tsv:premise": "b.csv has no column 'premise'",
         "b.csv,c.txt": "never with plain text",
+        "a.tsv,b.tsv": "a.tsv, b.tsv: several tables are read together when their columns are named",
     }
     for spec, words in bad.items():
         with pytest.raises(DataError, match=words):
