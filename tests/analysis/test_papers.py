@@ -40,7 +40,8 @@ def test_rows_of_two_backbones_stay_apart_in_the_printed_order_and_a_deviation_i
 
 def test_the_scores_by_the_settings_of_the_notebook_are_those_of_their_table():
     for table, part in papers.table("simcse", "Ablations").dropna(subset="value").groupby("setting"):
-        assert {*part.value} <= {*papers.table("simcse", table).value}, table
+        printed = papers.table("simcse", table.partition(",")[0])  # "Table 4, hard negatives" is a part of Table 4
+        assert {*part.value} <= {*printed.value}, table
 
 
 def test_every_slot_is_counted_once():
