@@ -82,7 +82,8 @@ def seeds_by_difference(spreads: pd.DataFrame, yours: float = 0) -> pd.DataFrame
     """`seeds_needed` over differences of 0.3 to 2 points, for `figures.curves`: some encoders, and the one that is placed.
 
     Args:
-        spreads: what `seed_spreads` gives. yours: a difference of means, marked on the curve of the encoder that is placed.
+        spreads: what `seed_spreads` gives. yours: a difference of means; a line leads to it, on the curve of the encoder
+            that is placed.
     """
     placed = spreads[spreads.yours != ""].encoder.head(1).tolist()
     marked = [round(yours, 2)] if placed and yours >= 0.1 else []
@@ -93,7 +94,9 @@ def seeds_by_difference(spreads: pd.DataFrame, yours: float = 0) -> pd.DataFrame
         for name, deviation in deviations.items()
         for x in sorted({0.3, 0.5, 0.75, 1.0, 1.5, 2.0, *marked})
     ]
-    lines += [(f"yours: {x:.2f} points", x, seeds_needed(deviations[placed[0]], x)) for x in marked]
+    for x in marked:
+        seeds = seeds_needed(deviations[placed[0]], x)
+        lines += [(f"yours: {x:.2f} points, {seeds} seeds", at, seeds) for at in (0.3, x)]
     return pd.DataFrame(lines, columns=["encoder", "difference", "value"]).assign(metric="seeds")
 
 

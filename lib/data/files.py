@@ -16,6 +16,7 @@ import yaml
 from lib.checks import DataError, refusal
 
 FETCH_AGAIN = "delete it (for SentEval, the folder senteval/downstream) and run `python -m lib.data fetch`."
+QUOTED = re.compile(r'"((?:[^"]|"")*)"')  # a whole cell of a .tsv file
 
 
 @cache
@@ -83,20 +84,24 @@ def suffixes(path: Path) -> set[str]:
 
 
 def read_table(path: Path, header: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
-    """Names and rows of a .csv or .tsv file with a header (also as .gz); empty lines are left out.
+    """Names and rows of a .csv or .tsv file with a header (also as .gz); empty lines are left out. In a .tsv file a line is a
+    row, and quote signs are text unless they stand around a whole cell, as in the files of GLUE.
 
     header: what it must be; empty: any.
 
     Raises:
-        DataError: see `read_lines`; another header or none, a row of another length, or a quote sign that is left open
-            or stands inside a cell.
+        DataError: see `read_lines`; another header or none, a row of another length, or, in a .csv file, a quote sign that
+            is left open or stands inside a cell.
     """
-    text = io.StringIO("\n".join(read_lines(path)))
-    reader = csv.reader(text, delimiter="\t" if ".tsv" in suffixes(path) else ",", strict=True)
-    try:
-        rows = [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
+    lines = read_lines(path)
+    if ".tsv" in suffixes(path):
+        rows = [(number, [*map(_unquoted, line.split("\t"))]) for number, line in enumerate(lines, 1) if line]
+    else:
+        reader = csv.reader(io.StringIO("\n".join(lines)), strict=True)
+        try:
+            rows = [(reader.line_num, row) for row in reader if row]
+        except csv.Error as error:
+            raise DataError(f"{path}, near line {reader.line_num}: {error}; is a quote sign left open?") from error
     if not rows:
         raise DataError(f"{path} is empty.")
     (_, first), *rows = rows
@@ -107,6 +112,11 @@ def read_table(path: Path, header: Sequence[str] = ()) -> tuple[list[str], list[
         if len(row) != len(names):
             raise DataError(f"{path}, line {line}: {len(row)} columns where the header has {len(names)}.")
     return names, [row for _, row in rows]
+
+
+def _unquoted(cell: str) -> str:
+    quoted = QUOTED.fullmatch(cell)
+    return quoted[1].replace('""', '"') if quoted else cell
 
 
 def single_spaced(text: str) -> str:

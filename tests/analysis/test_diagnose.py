@@ -251,7 +251,8 @@ def test_a_score_among_published_seeds_and_the_spread_over_seeds_of_encoders_tha
     assert set(placed.encoder[placed.yours != ""]) == {"mini-bert"}
     by_difference = circumstances.seeds_by_difference(placed, 1.41).set_index(["encoder", "difference"]).value
     spread = placed[placed.encoder == "mini-bert"]["std"].iloc[0]
-    assert by_difference["yours: 1.41 points", 1.41] == circumstances.seeds_needed(spread, 1.41)
+    seeds = circumstances.seeds_needed(spread, 1.41)
+    assert by_difference[f"yours: 1.41 points, {seeds} seeds"].to_dict() == {0.3: seeds, 1.41: seeds}
     assert by_difference["bert-base-uncased, sd 0.84", 0.5] == 46
     unknown = circumstances.seeds_by_difference(spreads, 1.41)
     assert not unknown.encoder.str.contains("yours|mini-BERT").any()

@@ -26,8 +26,9 @@ def test_sentences_from_text_gzip_and_patterns_and_triples_and_pairs_from_tables
     (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
     triples = load_corpus("t.csv", tmp_path)
     assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
-    (tmp_path / "p.tsv").write_text("sentence1\tsentence2\na\tb\n")
+    (tmp_path / "p.tsv").write_text('sentence1\tsentence2\n"a ""b"""\t"c\n\n"d" or "e"\tf"\n')
     pairs = load_corpus("p.tsv", tmp_path)
+    assert pairs.columns == (('a "b"', '"d" or "e"'), ('"c', 'f"'))
     assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
 
 
@@ -65,7 +66,8 @@ def test_roles_that_do_not_fit_are_refused(columns, roles):
         ("a.jsonl", '{"text": "a"}\n', "is a file of another format .*jsonl"),
         ("a.csv", "", "is empty"),
         ("a.csv", 'sent0,sent1\n"open,x\n', "quote sign left open"),
-        ("a.tsv", 'sent0\tsent1\n"a b\tc d\ne f\tg h"\ti j\n', "a cell goes over several lines, 'a b.*left open"),
+        ("a.csv", 'sent0,sent1\n"a b,c d\ne f,g h",i j\n', "a cell goes over several lines, 'a b.*left open"),
+        ("a.tsv", 'sent0\tsent1\n"a b\tc d"\te f\n', "line 2: 3 columns where the header has 2"),
         ("a.csv", "a cat sits there,a dog\nred house,blue house\n", "line 1 is a sentence where a header must be"),
         ("a.csv", "sent0,sent1,sent2,sent3\na,b,c,d\n", "4 columns and the roles .* 'anchor' first, in the header"),
         ("a.csv", "sent0,sent1,hard_neg\na,b\n", "line 2: 2 columns"),
