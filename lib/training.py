@@ -50,7 +50,6 @@ class State:
     best_score: float = float("-inf")
     best_step: int = 0
     seconds: float = 0.0  # of all that `train` did, in this process and those that were killed
-    dev_seconds: float = 0.0  # of it for dev evaluations
     commits: list[str] = field(default_factory=list)  # several where a killed run went on with other code
 
 
@@ -216,9 +215,7 @@ def _step(
 
 def _measure(method: Method, dev: STSTask, state: State, accelerator: Accelerator) -> dict[str, float]:
     """The dev metrics of the encoder, which the first process computes for all."""
-    before = time.monotonic()
     metrics = dev_metrics(method.encoder.encode, dev) if accelerator.is_main_process else {}
-    state.dev_seconds += time.monotonic() - before
     metrics = broadcast_object_list([metrics])[0]  # so that all processes stop
     if not np.isfinite(metrics["dev"]):
         raise NumericError(

@@ -231,7 +231,8 @@ def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
     frame["sure"] = [
         next((word for most, word in SURE.items() if one <= most), "not excluded") for one in frame.distance
     ]
-    return frame[["cause", "points", "distance", "sure", "same", *tasks]].reset_index(drop=True)
+    frame = frame[["cause", "points", "distance", "sure", "same", *tasks]]
+    return frame.reset_index(drop=True).rename_axis(columns=None)
 
 
 def causes(found: pd.DataFrame) -> list[str]:

@@ -110,9 +110,11 @@ def _choose(
 ) -> tuple[list[str], list[list[str]]]:
     """Of a table the columns in `chosen` (premise,hypothesis) and the rows that it asks for (label=entailment)."""
     parts = [part.strip().partition("=") for part in chosen.split(",")]
-    if unknown := next((name for name, _, _ in parts if name not in header), None):
-        raise DataError(f"{path} has no column {unknown!r}, only {', '.join(header)}.")
+    if unknown := [name for name, _, _ in parts if name not in header]:
+        raise DataError(f"{path} has no column {unknown[0]!r}, only {', '.join(header)}.")
     names = [name for name, equals, _ in parts if not equals]
+    if not names:
+        raise DataError(f"{path}:{chosen} says which rows and no column of text: name one of {', '.join(header)}.")
     wanted = {header.index(name): value for name, equals, value in parts if equals}
     kept = [row for row in rows if all(row[place] == value for place, value in wanted.items())]
     return names, [[row[header.index(name)] for name in names] for row in kept]

@@ -85,7 +85,7 @@ def suffixes(path: Path) -> set[str]:
 
 def read_table(path: Path, header: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
     """Names and rows of a .csv or .tsv file with a header (also as .gz); empty lines are left out. In a .tsv file a line is a
-    row, and quote signs are text unless they stand around a whole cell, as in the files of GLUE.
+    row, and quote signs are text, as in the files of GLUE, unless all cells that begin with one are quoted as a whole.
 
     header: what it must be; empty: any.
 
@@ -95,7 +95,9 @@ def read_table(path: Path, header: Sequence[str] = ()) -> tuple[list[str], list[
     """
     lines = read_lines(path)
     if ".tsv" in suffixes(path):
-        rows = [(number, [*map(_unquoted, line.split("\t"))]) for number, line in enumerate(lines, 1) if line]
+        rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line]
+        if all(QUOTED.fullmatch(cell) for _, row in rows for cell in row if cell.startswith('"')):
+            rows = [(number, [*map(_unquoted, row)]) for number, row in rows]
     else:
         reader = csv.reader(io.StringIO("\n".join(lines)), strict=True)
         try:

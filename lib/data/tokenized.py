@@ -123,8 +123,9 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     """
     if split and corpus.kind != "sentences":
         raise DataError(f"only plain sentences can be split into further rows; {corpus.name!r} holds {corpus.kind}.")
-    has_prompt = encoder.pooling == "mask_prompt"
-    content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length, has_prompt, split]
+    prompted = encoder.pooling == "mask_prompt"  # with a template, whose texts end where the backbone's positions do
+    prompted = prompted and len(encoder.tokenize(["a " * max_length], max_length)[0])
+    content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length, prompted, split]
     key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
 
     def write(folder: Path) -> None:

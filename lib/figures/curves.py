@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from lib.figures import style
 from lib.figures.style import drawing
@@ -105,7 +105,7 @@ def intervals(
     frame = frame.dropna(subset="gain").assign(is_seed=False)
     if seeds is not None:
         frame = pd.concat([frame, style.prepared(seeds).assign(is_seed=True)])
-    fig, panels = _blocks(frame, by)
+    fig, panels = _blocks(frame, by, sharex=True)
     for ax, _, place, part in panels:
         dots, means = part[part.is_seed], part[~part.is_seed]
         ax.hlines(means.y, means.low, means.high, means["shade"], lw=2)
@@ -190,7 +190,7 @@ def waterfall(frame: pd.DataFrame, *, xlabel: str = "Spearman x 100") -> Figure:
     return fig
 
 
-def _blocks(frame: pd.DataFrame, by: str) -> tuple[Figure, list[style.Panel]]:
+def _blocks(frame: pd.DataFrame, by: str, **shared: object) -> tuple[Figure, list[style.Panel]]:
     """Panels as `grid` gives them, one for each backbone, with a line for each name, under headings if there is a column
     group. The rows have the height of their line, y, and their colour, shade."""
     frame = frame.assign(name=style.names(frame, "group") if by == "method" else frame[by].astype(str))
@@ -201,7 +201,7 @@ def _blocks(frame: pd.DataFrame, by: str) -> tuple[Figure, list[style.Panel]]:
     frame["y"] = [lines.index(line) for line in zip(frame.block, frame.name, strict=True)]
     both = zip(frame.name, frame.method if "method" in frame else frame.name, strict=True)
     frame["shade"] = [style.colour(name, "") or style.colour(str(method)) for name, method in both]
-    fig, panels = style.grid(frame, "", "place", 3.3, 1.1 + 0.22 * len(lines), right=2)
+    fig, panels = style.grid(frame, "", "place", 3.3, 1.1 + 0.22 * len(lines), right=2, **shared)
     for ax, *_ in panels:
         ax.set_ylim(len(lines) - 0.4, -0.6)
         ax.set_yticks(range(len(lines)), [(name or block) * style.is_first(ax) for block, name in lines])
@@ -234,7 +234,7 @@ def curves(
         hue: the column that gives lines; "encoder" is the method, where there is no such column.
         panel: the column that gives panels; but for "metric", panels of a row have the same axis of values.
         titles: value of `panel` -> title with its unit, in the order of the panels; others are left out. None: all.
-        log: values of `panel` on a logarithmic axis, with geometric means and a line at 1.
+        log: values of `panel` on a logarithmic axis, with geometric means; a line at 1, where values lie on both sides.
         limits: value of `panel` -> both ends of its axis, such as 0 and 1 of a share.
         floors: name, backbone, value; scores to beat, dashed in the first panels.
     """
@@ -253,7 +253,10 @@ def curves(
             inside = part[part.panel == one]
             if one in log:  # seaborn takes means on the scale of the axis
                 ax.set_yscale("log")
-                ax.axhline(1, color="0.3", lw=1, zorder=1)
+                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.yaxis.set_major_formatter("{x:g}")
+                if inside.value.min() < 1 < inside.value.max():
+                    ax.axhline(1, color="0.3", lw=1, zorder=1)
             look = looks if inside[x].nunique() < 25 else looks | {"markers": False}  # many would hide the line
             sns.lineplot(inside, x=x, y="value", hue="name", style="name", **look, legend=ax is line[-1], ax=ax)
             if one not in log:

@@ -62,7 +62,7 @@ class ArcCSE(SimCSE):
         return views.replace(captured={"triplets": self.triplets(batch)}) if self.arguments.triplet_weight else views
 
     def triplets(self, batch: Batch) -> Tensor:
-        """[3, N, D]: of the anchors, and of their copies with the smaller and the larger span masked."""
+        """[3, N, D]: of the anchors, and of their copies with the smaller and the larger span masked; no dropout, in fp32."""
         (input_ids, mask), arguments = batch.column("anchor"), self.arguments  # [N, L]
         words = mask.sum(1) - 2
         lengths = torch.stack([(share * words).long() for share in (arguments.smaller_span, arguments.larger_span)])

@@ -150,7 +150,10 @@ def preflight(config: RunConfig, shared: Shared | None = None) -> SentenceEncode
     Raises:
         ConfigError, DataError, EncoderError: one sentence saying what is wrong.
     """
+    shared = Shared() if shared is None else shared
     corpus, encoder, _ = load(config, shared)
+    for argument, name in config.needs.encoders.items():
+        shared.once(ensemble.load, name, device="cpu", what=argument)
     check_machine(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
     build(config, copy.deepcopy(encoder))  # the method may change its encoder
     return encoder

@@ -26,9 +26,11 @@ def test_sentences_from_text_gzip_and_patterns_and_triples_and_pairs_from_tables
     (tmp_path / "t.csv").write_text('sent0,sent1,hard_neg\n"A, b",c,\n"say ""x""",y,z\n')
     triples = load_corpus("t.csv", tmp_path)
     assert triples.kind == "triples" and triples.columns == (("A, b", 'say "x"'), ("c", "y"), (" ", "z"))
-    (tmp_path / "p.tsv").write_text('sentence1\tsentence2\n"a ""b"""\t"c\n\n"d" or "e"\tf"\n')
+    (tmp_path / "q.tsv").write_text('"sentence1"\tsentence2\n"a ""b"""\t"c"\n\nd "e"\tf"\n')
+    assert load_corpus("q.tsv", tmp_path).columns == (('a "b"', 'd "e"'), ("c", 'f"'))
+    (tmp_path / "p.tsv").write_text('sentence1\tsentence2\n"a ""b"""\t"c\n"d" or "e"\tf\n')
     pairs = load_corpus("p.tsv", tmp_path)
-    assert pairs.columns == (('a "b"', '"d" or "e"'), ('"c', 'f"'))
+    assert pairs.columns == (('"a ""b"""', '"d" or "e"'), ('"c', "f"))
     assert pairs.kind == "pairs" and (pairs.roles, triples.roles) == (ROLES[:2], ROLES)
 
 
@@ -101,8 +103,9 @@ def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path
     assert load_corpus("a.tsv:hypothesis,label=no", tmp_path).columns == (("a stone",),)
     bad = {
         "a.tsv:premise,class=yes": "a.tsv has no column 'class', only premise, hypothesis, label",
+        "a.tsv:premise,": "a.tsv has no column ''",
+        "a.tsv:label=yes": "a.tsv:label=yes says which rows and no column of text",
         "a.tsv:premise,label=perhaps": "label=perhaps: no sentence in it",
-        "b.csv,a.tsv:premise": "b.csv has no column 'premise'",
         "b.csv,c.txt": "never with plain text",
         "a.tsv,b.tsv": "a.tsv, b.tsv: several tables are read together when their columns are named",
     }

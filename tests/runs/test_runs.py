@@ -118,6 +118,7 @@ def test_a_run_says_that_its_bf16_was_computed_by_rounding_and_counts_the_memory
         ({"max_length": 100}, ConfigError, "more than backbone"),
         ({"method": "micse", "min_layer": 0, "max_layer": 2, "queue_size": 2**31 - 1}, ConfigError, "here: .*memory"),
         ({"backbone": "./nowhere"}, EncoderError, "neither an existing folder"),
+        ({"method": "rankcse", "teacher": "./nowhere"}, EncoderError, "teacher './nowhere' is neither an existing"),
         ({"method": "ct", "augmentation": "shuffle"}, ConfigError, "trains on the columns anchor alone, but corpus"),
         ({"method": "jtcse", "cross_attention_layers": 5}, ConfigError, "does not divide the 2 layers"),
     ],
