@@ -89,18 +89,18 @@ def compare(
             p of m at 5 % / (m - k + 1)).
 
     Returns:
-        Index `by`: mean, sd, seeds (of the pairs where there is a gain), gain, low, high, tasks ("5 of 7" gain).
+        Index `by`: mean, sd, seeds (all three of the pairs, where there is a gain), gain, low, high, tasks ("5 of 7" gain).
 
     Raises:
         ConfigError: see `gains`.
     """
     by, over = list(by), {"method": over} if isinstance(over, str) else dict(over)
     reference, same = select(rows, over), [name for name in by if name != "method" and name not in over]
-    lines, paired = {}, {}
+    lines, paired, scores = {}, {}, {}
     for key, part in rows.groupby(by, sort=False, dropna=False):
         labels = dict(zip(by, key, strict=True))
         tasks = part.groupby("seed").value.agg(["mean", "size"])
-        seeds = tasks["mean"][tasks["size"] == tasks["size"].max()]  # others lack a task
+        seeds = scores[key] = tasks["mean"][tasks["size"] == tasks["size"].max()]  # others lack a task
         lines[key] = {"mean": seeds.mean(), "sd": seeds.std(), "seeds": len(seeds) if list(seeds.index) != [""] else 0}
         base = reference
         for name in same:  # an untuned encoder was trained on no sentences: it stands against all
@@ -116,7 +116,9 @@ def compare(
         each = means[key]
         low, high = interval(each, level=1 - alpha.get(key, 0.05))
         number = f"{(gained.mean() > 0).sum()} of {gained.shape[1]}" if gained.shape[1] > 1 else ""
-        lines[key] |= {"gain": each.mean(), "low": low, "high": high, "tasks": number, "seeds": len(each)}
+        pairs = scores[key].reindex(each.index)
+        lines[key] |= {"mean": pairs.mean(), "sd": pairs.std(), "seeds": len(each)}
+        lines[key] |= {"gain": each.mean(), "low": low, "high": high, "tasks": number}
     keys = pd.DataFrame(list(lines), columns=by).astype(rows[by].dtypes)
     frame = keys.join(pd.DataFrame(list(lines.values()), columns="mean sd seeds gain low high tasks".split()))
     frame = frame.sort_values(by, key=lambda column: pd.factorize(column)[0])  # a source, a backbone, ... together

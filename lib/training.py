@@ -132,10 +132,11 @@ def train(
         state.step += 1
         row = {"step": state.step, "learning_rate": scheduler.get_last_lr()[0]}
         if len(rows):
-            batch = corpus.batch(rows).to(accelerator.device)
+            batch, scale = corpus.batch(rows).to(accelerator.device), scaler.get_scale()
             row |= _step(model, batch, optimizer, scaler, config, state.step)
             method.after_step()
-            row |= method.logged()
+            logged = method.logged()  # gradients as they came back, scaled in fp16
+            row |= {name: value / scale if name.endswith("_gradient") else value for name, value in logged.items()}
         scheduler.step()
 
         is_candidate = state.step % config.eval_every == 0 or state.step == steps

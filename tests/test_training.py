@@ -314,6 +314,7 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
         "msse": one_step | {"method": "msse", "max_length": 6, "method_arguments": decoder},
         "msse, sum": one_step | {"method": "msse", "method_arguments": summed},
         "three_r": {"method": "three_r(simcse)", "pooling": "cls", "method_arguments": {"threshold": 0.9}},
+        "three_r, all": {"method": "three_r(simcse)", "pooling": "cls", "method_arguments": {"dimensions": "all"}},
         "distill": {"method": "distill", "pooling": "cls", "method_arguments": {"teacher": second}},
     }
     (tmp_path / "sentences.txt").write_text("\n".join(sentences))
@@ -327,7 +328,9 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one(tiny_bert, sentence
         assert set(one["gradients"]) == set(two["gradients"]), case
         for name, gradient in one["gradients"].items():
             # batch norm; what subtraction leaves is small; L_DCM sends sums of D^2 entries that nearly cancel
-            share = {"infocse": 2e-3, "three_r": 1e-3, "msse": 2e-3, "msse, sum": 2e-3}.get(case, 0.0)
+            share = {"infocse": 2e-3, "three_r": 1e-3, "three_r, all": 1e-3, "msse": 2e-3, "msse, sum": 2e-3}.get(
+                case, 0.0
+            )
             noise = max(1e-5, share * float(gradient.abs().max()))
             torch.testing.assert_close(two["gradients"][name], gradient, rtol=1e-3, atol=noise, msg=f"{case}: {name}")
 

@@ -225,8 +225,8 @@ def _value(text: str) -> Any:
 
 
 def claim(text: str) -> dict[str, float]:
-    """What is claimed, column -> score: of a published row ("simcse, Table 5, SimCSE-BERT-base"), of a number (the average), or
-    nothing of an empty text.
+    """What is claimed, column -> score: of a published row ("simcse, Table 5, SimCSE-BERT-base"; of several with this name the
+    first, unless its setting stands behind it), of a number (the average), or nothing of an empty text.
 
     Raises:
         ConfigError: neither a number nor a known paper, table and method; the known ones are listed.
@@ -240,10 +240,12 @@ def claim(text: str) -> dict[str, float]:
         name = next((one for one in sorted(known, key=len, reverse=True) if rest.startswith(f"{one}, ")), "")
         if name:
             table = papers.table(paper, name).dropna(subset="value")
-            known = list(dict.fromkeys(table.method))
-            found = table[table.method == rest.removeprefix(f"{name}, ")].drop_duplicates("column")
+            wanted, whole = rest.removeprefix(f"{name}, "), (table.method + ", " + table.setting).str.removesuffix(", ")
+            known = list(dict.fromkeys(whole))
+            found = table[(table.method == wanted) | (whole == wanted)].drop_duplicates("column")
             if len(found):
-                return {column: float(value) for column, value in zip(found.column, found.value, strict=True)}
+                columns = found.column.str.removeprefix("7 ")  # "7 Avg." of JTCSE's tables
+                return {column: float(value) for column, value in zip(columns, found.value, strict=True)}
     raise ConfigError(
         f"claimed {text!r} is no number and no published row (paper, table, method). Known there: {', '.join(known)}."
     )

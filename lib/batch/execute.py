@@ -132,4 +132,4 @@ def execute_all(jobs: Sequence[Job], side_by_side: int = 1) -> int:
 def _execute_in_a_process(job: Job) -> int:
     parameters = yaml.safe_dump(job.parameters, default_flow_style=True)
     command = [sys.executable, "-m", "lib.batch", "run", str(job.notebook), "-y", parameters, "-o", str(job.output)]
-    return subprocess.run(command, cwd=paths.root(), check=False).returncode
+    return subprocess.run(command, check=False).returncode

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"[-+\d.,:/]*")
 SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
 TABLES = {".csv", ".tsv"}
-CHOSEN = re.compile(r"(.+\.[ct]sv(?:\.gz)?):([^/\\]+)")  # tables, and which of their columns and rows
+CHOSEN = re.compile(r"(.+\.[ct]sv(?:\.gz)?):([^/\\]+)", re.IGNORECASE)  # tables, and which of their columns and rows
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
@@ -86,8 +86,8 @@ class Corpus:
 def _read_table(path: Path, chosen: str = "") -> Corpus:
     """Columns of a .csv or .tsv file with a header; chosen: see `_choose`, empty: all."""
     header, rows = read_table(path)
-    if any(len(name.split()) > 3 for name in header):
-        raise DataError(f"{path}: line 1 is a sentence where a header must be: write sent0,sent1 above the rows.")
+    if any(len(name.split()) > 3 or re.search(r"[;|\t]", name) for name in header):
+        raise DataError(f"{path}: line 1 is no header with commas (.tsv: tabs): write sent0,sent1 above the rows.")
     expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
     if chosen:
         header, rows = _choose(path, header, rows, chosen)
@@ -102,7 +102,7 @@ def _read_table(path: Path, chosen: str = "") -> Corpus:
     roles = tuple(name.lower() for name in header)
     if roles == ("anchor", "positive", "negative"):  # as data sets for sentence-transformers name them
         roles = ROLES
-    return _without_gaps(Corpus(path.name, columns, roles if roles[0] == ROLES[0] else ()))
+    return _without_gaps(Corpus(path.name, columns, roles if ROLES[0] in roles else ()))
 
 
 def _choose(
@@ -179,6 +179,8 @@ def _from_hub(spec: str, data_dir: Path) -> Corpus:
     try:
         table = load_dataset(name, split="train")
         texts = [[text or "" for text in table[column]] for column in columns.split(",")]
+        if not all(isinstance(text, str) for column in texts for text in column):
+            raise ValueError("a column holds no text")
     except Exception as error:  # the library raises a dozen kinds
         raise DataError(
             f"corpus 'hub:{spec}' is no hub:<user>/<data set>:<column> to be had ({reason(error)})."

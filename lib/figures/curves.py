@@ -10,6 +10,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
 
+from lib.comparison import WORTH
 from lib.figures import style
 from lib.figures.style import drawing
 
@@ -118,7 +119,7 @@ def intervals(
 
 
 @drawing
-def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, most: int = 14) -> Figure:
+def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figure:
     """Gains with their intervals, a panel for each backbone, a row for each method, the highest gain first. Right of it the
     method's mean, on how many tasks it gains, and its work. Bold: the interval lies above 0, the mean above the floor.
 
@@ -126,10 +127,9 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, mos
         frame: method, backbone, mean, gain, low, high, tasks ("5 of 7"), work, as `level.standings` gives them; a row without
             a gain is what the others are compared with.
         floors: name, backbone, value.
-        worth: a gain below this is not worth having: a band.
         most: rows of a panel; further methods are named below it.
     """
-    ends = pd.concat([frame.low, frame.high, frame.gain, pd.Series([-worth, 2 * worth])]).agg(["min", "max"])
+    ends = pd.concat([frame.low, frame.high, frame.gain, pd.Series([-WORTH, 2 * WORTH])]).agg(["min", "max"])
     parts = [(place, part.sort_values("gain", ascending=False)) for place, part in frame.groupby("place", sort=False)]
     heights = [1.2 + 0.27 * min(most, part.gain.count()) for _, part in parts]
     shape = {"figsize": (7.6, sum(heights)), "height_ratios": heights, "squeeze": False}
@@ -141,7 +141,7 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, mos
         ax.set_title("; ".join([place, *known]), loc="left")
         part, left = part.dropna(subset="gain")[:most], part.dropna(subset="gain")[most:]
         rows, shades = range(len(part)), part.method.map(style.colour)
-        ax.axvspan(-999, worth, color="0.93", lw=0, zorder=0)
+        ax.axvspan(-999, WORTH, color="0.93", lw=0, zorder=0)
         ax.axvline(0, color="0.3", lw=1, zorder=1)
         ax.hlines(rows, part.low, part.high, shades, lw=2.5)
         ax.scatter(part.gain, rows, c=shades, marker="s", s=42, lw=0, zorder=3)
@@ -160,7 +160,7 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, worth: float = 0.5, mos
                 ax.annotate(value, (at, row), va="center", **about)
         ax.set_xlabel("\n".join(textwrap.wrap("not drawn, lower: " + "; ".join(left.method), 80)) if len(left) else "")
         ax.grid(axis="y", visible=False)
-    below = f"gain, points (bar: 95 % interval; grey: below {worth:+g}, no gain worth having)"
+    below = f"gain, points (bar: 95 % interval; grey: below {WORTH:+g}, no gain worth having)"
     fig.supxlabel(below, fontsize=10)
     return fig
 

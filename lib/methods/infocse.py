@@ -11,7 +11,6 @@ import copy
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from lib.checks import Count, NonNegative, PositiveCount, PositiveProbability
@@ -143,8 +142,7 @@ class AuxiliaryNetwork(nn.Module):
     def read(self, masked: Tensor, mask: Tensor, labels: Tensor) -> MaskedText:
         """masked ids, attention mask and labels, each [R, L]."""
         tokens, chosen = packed.Tokens(mask.bool()), packed.Tokens(labels != IGNORED)
-        has_gradient = torch.is_grad_enabled() and not self.detach
-        with torch.set_grad_enabled(has_gradient), self.precision(masked.device):
+        with self.precision(masked.device):
             embedded = tokens.pack(self.early.embeddings(input_ids=masked))
             states = packed.run_layers(self.early.encoder.layer, embedded, tokens)
         return MaskedText(tokens, states, chosen, labels[chosen.keep])

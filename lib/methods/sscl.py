@@ -20,7 +20,7 @@ from lib.methods.simcse import SimCSE, SimCSEArguments, contrast
 class SSCLArguments(SimCSEArguments):
     negative_layers: PositiveCount = 2  # how many layers below the last one give negatives
     layers_weight: Probability = 0.5  # of the term with them; the rest is SimCSE's
-    layers_gradient: bool = True  # into the negatives too (code), or not
+    layers_gradient: bool = True  # into the layers below too (code), or of the negatives into the head alone
     dropout_masks: Literal["independent"] = "independent"  # both views come from one pass
 
 
@@ -53,8 +53,8 @@ class SSCL(SimCSE):
         hidden = encoder.run_backbone(input_ids, attention_mask, output_hidden_states=True).hidden_states
         outputs = [BaseModelOutput(last_hidden_state=hidden[place]) for place in (-1, *self.places)]
         inputs = input_ids, attention_mask, encoder.tokenizer.mask_token_id
-        last, *below = (pooled(encoder.pooling, output, *inputs) for output in outputs)  # [N, D] each
-        last = last if encoder.projection is None else encoder.projection(last)
+        vectors = (pooled(encoder.pooling, output, *inputs) for output in outputs)  # [N, D] each
+        last, *below = vectors if encoder.projection is None else map(encoder.projection, vectors)
         below = below if self.arguments.layers_gradient else [z.detach() for z in below]
         return dict(zip(self.names, [last, *below], strict=True))
 

@@ -78,7 +78,8 @@ class ThreeR(Wrapper):
         self.pool, self.words = load_pool(arguments.pool), load_words(arguments.words)  # also unread ones: a typo shows
         if len(self.pool) < arguments.exemplars:
             raise ConfigError(f"exemplars {arguments.exemplars}: the pool holds {len(self.pool)} sentences.")
-        self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=arguments.threshold_rate > 0)
+        is_learnt = arguments.threshold_rate > 0 and arguments.dimensions != "all"  # all: nothing reads it
+        self.threshold = nn.Parameter(torch.tensor(arguments.threshold), requires_grad=is_learnt)
         self.seed = torch.initial_seed() % 2**31  # of the pool's own random numbers
         self.latest: dict[str, Tensor] = {}  # what is logged of the last step
         for name in inner.names if arguments.dimensions == "words" else ():  # taken in the first step, and then kept

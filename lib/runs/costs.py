@@ -97,7 +97,7 @@ def relative(rows: pd.DataFrame, table: Mapping[str, Mapping[str, Any]] | None =
 
     Returns:
         By method: work (operations of training), time, memory (the largest of its steps), trained (parameters, the most at
-        a time), encoders (at search time), search (operations there). Stage 1 of InfoCSE, which many runs share, is not in it.
+        a time), encoders (at search time). Stage 1 of InfoCSE, which many runs share, is not in it.
     """
     steps = rows.pivot_table(index="method", columns="metric", values="value", sort=False)
     relative = steps / steps.loc["SimCSE"]
@@ -109,5 +109,5 @@ def relative(rows: pd.DataFrame, table: Mapping[str, Mapping[str, Any]] | None =
             line = {"work": taken.operations.sum(), "time": taken.time.sum(), "memory": taken.kept.max()}
             entry = table.get(method, {})
             encoders = 1.0 + ("sum" in entry or "second_backbone" in entry.get("after", {}))
-            lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders, "search": encoders}
+            lines[method] = line | {"trained": taken.trained.max(), "encoders": encoders}
     return pd.DataFrame(lines).T.astype({"encoders": int})

@@ -14,6 +14,7 @@ import pandas as pd
 from lib import results
 from lib.checks import check_choice, check_seeds
 from lib.config import RunConfig
+from lib.data import load_corpus
 from lib.encoders.whitening import Whitened
 from lib.runs import costs
 from lib.runs.costs import AGAIN, TABLE, read
@@ -96,12 +97,13 @@ class Field:
         return both[both.method == name]
 
 
-def whitened(done: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `Field.runs` whose encoders are read through BERT-whitening, each fitted on the sentences that its run trained on."""
+def whitened(done: pd.DataFrame, config: RunConfig) -> pd.DataFrame:
+    """Rows of `Field.runs` whose encoders are read through BERT-whitening, each fitted on the sentences that its run drew from
+    the corpus of `config`."""
     lines = done.to_dict("records")
     for line in lines:
-        config = line["run"].config
-        sentences = config.whole_corpus().sample(config.corpus_size, config.corpus_seed).columns[0]
+        drawn = {"size": line["run"].config.corpus_size, "seed": line["run"].config.corpus_seed}
+        sentences = load_corpus(config.corpus, config.data_folder(), **drawn).columns[0]
         line["encoder"] = Whitened(line.get("encoder") or line["run"].encoder(), sentences)
     return pd.DataFrame(lines)
 

@@ -9,9 +9,9 @@ from tests.methods.conftest import build, run
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("layers", [1, 3])
-def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
-    method = build("sscl", bert, pooling=pooling, negative_layers=layers, temperature=0.1)
+@pytest.mark.parametrize(("layers", "projection"), [(1, "train_only"), (3, "train_only"), (3, "always")])
+def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers, projection):
+    method = build("sscl", bert, pooling=pooling, negative_layers=layers, temperature=0.1, projection=projection)
     inputs = batch(method, sentences[:6], sentences[6:12], roles=("anchor", "positive"))
 
     def read(role, layer):
@@ -19,7 +19,7 @@ def test_equals_the_loop_over_layers(bert, sentences, batch, pooling, layers):
         hidden = method.encoder.backbone(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
         hidden, keep = hidden[layer], mask.unsqueeze(-1).float()
         pooled = hidden[:, 0] if pooling == "cls" else (hidden * keep).sum(1) / keep.sum(1)
-        return F.normalize(method.training_head(pooled), dim=-1)
+        return F.normalize((method.encoder.projection or method.training_head)(pooled), dim=-1)
 
     z1, z2 = read("anchor", -1), read("positive", -1)
     logits = [z1 @ z2.T]

@@ -174,7 +174,7 @@ def test_whitening_is_fitted_on_the_sentences_of_its_run_and_compared_on_the_sam
     monkeypatch.setenv("CSE_PROGRESS", "off")
     field = declared(config, ["sum of two SimCSE"], rates=[1e-4], temperatures=[0.05], seeds=[2], own=False)
     done = field.runs("sum of two SimCSE")
-    (read,) = level.whitened(done).encoder
+    (read,) = level.whitened(done, config).encoder
     vectors = read.encode(config.whole_corpus().sample(32, 2).columns[0])
     assert np.allclose(np.cov(vectors.T, bias=True), np.eye(vectors.shape[1]), atol=1e-3)
     assert read.encoder is done.encoder.iloc[0] and np.allclose(vectors.mean(axis=0), 0, atol=1e-3)
