@@ -55,9 +55,12 @@ def load_tasks(kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> l
         DataError: another unknown name; data that are missing or truncated, or cannot be fetched.
     """
     check_choice("the kind of tasks", kind, KINDS)
+    twice = ConfigError(f"{kind} tasks {list(names)}: name each of them once, and files by different names.")
+    if len(set(names)) < len(names):
+        raise twice
     found = KINDS[kind](names, data_dir, **how)
-    if len({one.name for one in found}) < len(names):
-        raise ConfigError(f"{kind} tasks {list(names)}: name each of them once, and files by different names.")
+    if len({one.name for one in found}) < len(found):
+        raise twice
     return found
 
 
