@@ -186,8 +186,9 @@ class SentenceEncoder(nn.Module):
         """Sentences -> token ids with special tokens, truncated to max_length, not padded.
 
         With `mask_prompt` the template stands in the place of the special tokens, on top of the sentence's max_length - 2
-        (PromptBERT's code takes 32: max_length 34); together they are at most as long as the backbone takes. With `split` nothing is cut off: what is
-        left of a long text follows as further lists, each with its own special tokens (EncoderError with `mask_prompt`).
+        (PromptBERT's code takes 32: max_length 34); together they are at most as long as the backbone takes. With `split`
+        nothing is cut off: what is left of a long text follows as further lists, each with its own special tokens
+        (EncoderError with `mask_prompt`).
         """
         limit = max_length or self.max_length
         if self.pooling != "mask_prompt":

@@ -131,7 +131,7 @@ class AuxiliaryNetwork(nn.Module):
         self.late = heads.late_layers(backbone, arguments.late_layers, arguments.head)
         self.early = copy.deepcopy(backbone).requires_grad_(not arguments.detach)
         self.early.encoder.layer = self.early.encoder.layer[:early]
-        self.detach, self.frozen_dropout, self.precision = arguments.detach, arguments.frozen_dropout, encoder.precision
+        self.frozen_dropout, self.precision = arguments.frozen_dropout, encoder.precision
 
     def train(self, mode: bool = True) -> AuxiliaryNetwork:
         """The loop calls this at every step; the early layers stay in evaluation mode unless frozen_dropout."""
