@@ -252,10 +252,11 @@ def curves(
         for ax, (one, title) in zip(line, titles.items(), strict=True):
             inside = part[part.panel == one]
             if one in log:  # seaborn takes means on the scale of the axis
+                low, high = inside.value.min(), inside.value.max()
                 ax.set_yscale("log")
-                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
                 ax.yaxis.set_major_formatter("{x:g}")
-                if inside.value.min() < 1 < inside.value.max():
+                if low < 1 < high:
                     ax.axhline(1, color="0.3", lw=1, zorder=1)
             look = looks if inside[x].nunique() < 25 else looks | {"markers": False}  # many would hide the line
             sns.lineplot(inside, x=x, y="value", hue="name", style="name", **look, legend=ax is line[-1], ax=ax)
