@@ -127,8 +127,8 @@ def _compared(test: Comparison, rows: pd.DataFrame) -> dict[str, Any]:
     gain, low, high = (float(np.min(values)) for values in zip(*signed, strict=True))
     low, high = (low, high) if sign > 0 else (-high, -low)
     number = f"{(first.mean() > 0).sum()} of {first.shape[1]}" if first.shape[1] > 1 else ""
-    seeds = of(sides[0])
-    mean = seeds[seeds.seed.isin(first.index)].value.mean()
+    own = of(sides[0])
+    mean = own[own.seed.isin(first.index)].value.mean()
     return {"mean": mean, "gain": sign * gain, "low": low, "high": high, "seeds": len(first), "tasks": number}
 
 

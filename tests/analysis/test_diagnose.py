@@ -285,6 +285,8 @@ def test_what_people_write():
     with pytest.raises(ConfigError, match="settings has 'epochs': write each as name: value"):
         circumstances.named(["epochs"], "settings")
     assert circumstances.claim("simcse, Table 5, SimCSE-BERT-base")["Avg."] == 76.25
+    of_jtcse = [circumstances.claim(f"jtcse, Table I, JTCSE{one}")["Avg."] for one in ("", ", roberta-base")]
+    assert of_jtcse == [79.7, 79.94]
     unknown = {"bert, Table 5, x": "simcse", "simcse, Table 99, x": "Table 5", "simcse, Table 5, x": "GloVe"}
     for row, known in unknown.items():
         with pytest.raises(ConfigError, match=f"is no number and no published row.*{known}"):

@@ -202,6 +202,7 @@ WRONG = [
     ("1_simcse", "triples=nowhere.csv", "no such file"),
     ("10_level_field", "dev_task=none", "dev_task 'none' has no pairs to choose learning_rate by"),
     ("11_diagnose", 'mine=["STS99: 3"]', "give scores from -100 to 100"),
+    ("11_diagnose", 'settings=["warmth: 1"]', "are unknown: choose from"),
     ("3_infocse", "stage_one_steps=-1", "stage 1 alone, given: corpus_size must be at least 0; got -64"),
     ("4_msse", "triples=demo", "the kind of corpus in demo 'sentences' is unknown"),
     ("5_jtcse", "loss_terms=[MSE]", "a value of loss_terms 'MSE' is unknown"),

@@ -76,6 +76,7 @@ def test_roles_that_do_not_fit_are_refused(columns, roles):
         ("a.csv", "sent0,sent1,hard_neg\na,b\n", "line 2: 2 columns"),
         ("a.csv", "premise,hypothesis,gold\n" + "a b,c d,neutral\ne f,g h,entailment\n" * 6, "'gold' holds numbers or"),
         ("a.csv", "sentence_id,sentence\n1,a b\n", "'sentence_id' holds numbers or labels"),
+        ("a.csv", "sent0,sent1\na b,\nc d,\n", "'sent1' holds numbers or labels"),
         ("a.csv", "sent0,sent1\na cat,a dog\n,a bird\na fox,a hen\n", "row 2: its anchor is empty, of 1 such rows"),
         ("a.csv", "anchor,hard_negative,positive\na cat,,a dog\na cat,a fox,\n", "row 2: its positive is empty, of 1"),
         ("wiki1m_for_simcse.txt", "one\ntwo\n", "expected 1,000,000 lines, found 2"),

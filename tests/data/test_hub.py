@@ -85,5 +85,6 @@ def test_any_other_hub_data_set_by_columns(tmp_path, monkeypatch):
     assert corpus.columns == (("x", "y"), ("u", "v")) and (corpus.name, corpus.kind) == ("user/set", "pairs")
     with pytest.raises(DataError, match="user/set, row 2: its positive is empty"):
         load_corpus("hub:user/set:a,gap", tmp_path)
-    with pytest.raises(DataError, match="'hub:user/set:c' is no hub:<user>/<data set>:<column> to be had"):
-        load_corpus("hub:user/set:c", tmp_path)
+    for column in ("c", "id"):  # unknown, and no text
+        with pytest.raises(DataError, match=f"'hub:user/set:{column}' is no hub:<user>/<data set>:<column> to be had"):
+            load_corpus(f"hub:user/set:{column}", tmp_path)

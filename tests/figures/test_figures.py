@@ -152,6 +152,7 @@ def test_every_seed_is_a_dot_the_mean_a_stroke_a_floor_a_line_in_its_panel_and_s
 def test_intervals_stand_below_each_other_in_the_given_order_with_their_seeds():
     seeds = table("method backbone gain", ("miCSE", "u", 0.9), ("miCSE", "u", 1.1))
     u, v = figures.intervals(GAINS, seeds=seeds, xlabel="gain").axes
+    assert u.get_xlim() == v.get_xlim()
     bars, means, dots = u.collections
     assert [bar.tolist() for bar in bars.get_segments()] == [[[0.5, 0], [1.5, 0]], [[1, 1], [4, 1]]]
     assert means.get_offsets().tolist() == [[1, 0], [2, 1]] and dots.get_offsets().tolist() == [[0.9, 0], [1.1, 0]]

@@ -50,9 +50,8 @@ def test_hard_negatives_in_both_terms_and_mlm_outside_the_average(bert, sentence
 
 def test_equal_texts_are_left_out_of_both_terms(bert, sentences, batch):
     method = build("sscl", bert, negative_layers=1, equal_texts="left_out")
-    views, terms = run(
-        method, batch(method, sentences[:3], [sentences[3]] * 2 + [sentences[4]], roles=("anchor", "positive"))
-    )
+    inputs = batch(method, sentences[:3], [sentences[3]] * 2 + [sentences[4]], roles=("anchor", "positive"))
+    views, terms = run(method, inputs)
     z = views.by_role()
     excluded = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=torch.bool)
     below = views.embeddings["layer -2"].flatten(0, 1)

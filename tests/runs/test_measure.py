@@ -33,6 +33,7 @@ def encoders(tiny_bert):
         ("sts", [], {}, "give one task, or all of STS12, .*SICK-R"),
         ("sts", ["STS12", "STS13"], {}, "sts tasks .* give one task, or all of STS12"),
         ("transfer", ["MR", "MR"], {}, "transfer tasks .* name each of them once"),
+        ("clusters", ["toy.tsv", "./toy.tsv"], {}, "clusters tasks .* and files by different names"),
         ("beir", ["nonsense"], {}, "mteb task 'nonsense' not found"),
         ("clusters", ["toy.tsv"], {"clusters": [99]}, "clusters of toy must be at least 2, at most 4; got 99"),
         ("pair", ["demo"], {"subset": "x", "line": 1}, "subset of demo 'x' is unknown: choose one of demo"),
