@@ -27,13 +27,14 @@ HOLDS, ON_ONE, NO_GAIN, OPEN, CONTRADICTED, ONE_RUN, NOT_MEASURED = VERDICTS = (
 
 def select(frame: pd.DataFrame, filters: Mapping[str, Any]) -> pd.DataFrame:
     """Rows with these values: filters as in `results.rows`."""
+    kept = np.ones(len(frame), bool)
     for name, wanted in filters.items():
         if callable(wanted):
-            kept = wanted(frame[name])
+            found = wanted(frame[name])
         else:
-            kept = frame[name].isin(wanted if pd.api.types.is_list_like(wanted) else [wanted])
-        frame = frame[kept.fillna(False).astype(bool)]
-    return frame
+            found = frame[name].isin(wanted if pd.api.types.is_list_like(wanted) else [wanted])
+        kept &= found.fillna(False).to_numpy(bool)
+    return frame[kept]
 
 
 def interval(gains: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
@@ -56,7 +57,7 @@ def gains(rows: pd.DataFrame, over: pd.DataFrame, *, free: Sequence[str] = ()) -
     """
     both = pd.concat([rows, over])
     for name in (name for name in EQUAL if name in both and name not in free):
-        values = both[name].replace("", pd.NA).dropna().unique()
+        values = [value for value in both[name].dropna().unique() if value != ""]
         if len(values) > 1 and not (name == "protocol" and both.groupby("task").protocol.nunique().max() < 2):
             raise ConfigError(
                 f"{rows.method.iloc[0]} and {over.method.iloc[0]} differ in {name} ({', '.join(map(str, values))}): a gain "

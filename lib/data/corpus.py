@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,10 @@ NUMBER = re.compile(r"[-+\d.,:/]*")
 SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
 TABLES = {".csv", ".tsv"}
-CHOSEN = re.compile(r"(.+\.[ct]sv(?:\.gz)?):([^/\\]+)", re.IGNORECASE)  # tables, and which of their columns and rows
+CHOSEN = re.compile(
+    r"(.+\.(?:[ct]sv|txt)(?:\.gz)?):([^/\\]+)", re.IGNORECASE
+)  # files, and which columns and rows of them
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")  # a rule: it ends one behind "Mr." too
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
 
@@ -84,11 +88,14 @@ class Corpus:
 
 
 def _read_table(path: Path, chosen: str = "") -> Corpus:
-    """Columns of a .csv or .tsv file with a header; chosen: see `_choose`, empty: all."""
-    header, rows = read_table(path)
-    if any(len(name.split()) > 3 or re.search(r"[;|\t]", name) for name in header):
-        raise DataError(f"{path}: line 1 is no header with commas (.tsv: tabs): write sent0,sent1 above the rows.")
-    expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
+    """Columns of a .csv or .tsv file with a header, or of `_running_text`; chosen: see `_choose`, empty: all."""
+    if TABLES & suffixes(path):
+        header, rows = read_table(path)
+        if any(len(name.split()) > 3 or re.search(r"[;|\t]", name) for name in header):
+            raise DataError(f"{path}: line 1 is no header with commas (.tsv: tabs): write sent0,sent1 above the rows.")
+        expect_count(path, len(rows), manifest()["corpora"].get(path.name), "rows")
+    else:
+        header, rows = _running_text(path)
     if chosen:
         header, rows = _choose(path, header, rows, chosen)
     if broken := next((cell for row in rows for cell in row if "\n" in cell.strip()), ""):
@@ -103,6 +110,17 @@ def _read_table(path: Path, chosen: str = "") -> Corpus:
     if roles == ("anchor", "positive", "negative"):  # as data sets for sentence-transformers name them
         roles = ROLES
     return _without_gaps(Corpus(path.name, columns, roles if ROLES[0] in roles else ()))
+
+
+def _running_text(path: Path) -> tuple[list[str], list[list[str]]]:
+    """A table of the sentences of a text file with one paragraph a line: sentence, the next one, and one of the next three,
+    drawn always in the same way; a row for each sentence that has a next one in its paragraph (SimCSE, Table 2)."""
+    draw, rows = random.Random(0), []
+    for paragraph in read_lines(path):
+        sentences = SENTENCE_END.split(paragraph.strip())
+        for i, sentence in enumerate(sentences[:-1], start=1):
+            rows.append([sentence, sentences[i], draw.choice(sentences[i : i + 3])])
+    return ["sentence", "next", "one_of_next_3"], rows
 
 
 def _choose(
@@ -144,10 +162,10 @@ def _read(files: Sequence[Path], chosen: str = "") -> Corpus:
         if other := OTHER_FORMATS & suffixes(file):
             raise DataError(f"{file} is a file of another format ({min(other)}): convert it to .txt, .csv or .tsv.")
     name, are_tables = ", ".join(file.name for file in files), {bool(TABLES & suffixes(file)) for file in files}
-    if are_tables == {False}:
+    if are_tables == {False} and not chosen:
         lines = (line for file in files for line in read_lines(file, manifest()["corpora"].get(file.name)))
         return Corpus(name, [list(filter(None, map(str.strip, lines)))])
-    if False in are_tables or (len(files) > 1 and not chosen):
+    if len(are_tables) > 1 or (len(files) > 1 and not chosen):
         raise DataError(
             f"{name}: several tables are read together when their columns are named, as in *.tsv:sentence1,sentence2, and "
             "never with plain text."
@@ -210,6 +228,8 @@ def load_corpus(spec: str, data_dir: Path, *, size: int = 0, seed: int = 0) -> C
             one to three columns in the order of ROLES;
             `<tables>:<column>[,<column>...][,<column>=<value>...]` for these columns of one or more tables, and the rows
             with these values alone: `snli/*.tsv:sentence1,sentence2,label=entailment`;
+            `<text files>:sentence[,next]` for the sentences of text with one paragraph a line, each with the one behind it,
+            or `:sentence,one_of_next_3`;
             `hub:<file>` for a file of SimCSE's data set repository;
             `hub:<user>/<data set>:<column>[,<column>...]` for up to three columns of text of any other data set's train
             split, in the order of ROLES;

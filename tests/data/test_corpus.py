@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import itertools
 
 import pytest
 
@@ -106,11 +107,31 @@ def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path
         "a.tsv:label=yes": "a.tsv:label=yes says which rows and no column of text",
         "a.tsv:premise,label=perhaps": "label=perhaps: no sentence in it",
         "b.csv,c.txt": "never with plain text",
+        "b.csv,c.txt:sentence": "never with plain text",
+        "c.txt:sentence": "c.txt:sentence: no sentence in it",
+        "c.txt:text": "c.txt has no column 'text', only sentence, next, one_of_next_3",
         "a.tsv,b.tsv": "a.tsv, b.tsv: several tables are read together when their columns are named",
     }
     for spec, words in bad.items():
         with pytest.raises(DataError, match=words):
             load_corpus(spec, tmp_path)
+
+
+def test_running_text_gives_each_sentence_the_ones_behind_it_in_its_paragraph(tmp_path):
+    paragraphs = [[f"Line {i}.{j} of 2.5 m is here!" for j in range(i)] for i in range(1, 9)]
+    for name, part in {"a.txt": paragraphs[:5], "b.txt": paragraphs[5:]}.items():
+        (tmp_path / name).write_text("\n".join(map("  ".join, part)), encoding="utf8")
+    pairs = load_corpus("*.txt:sentence,next", tmp_path)
+    assert pairs.kind == "pairs" and [*zip(*pairs.columns, strict=True)] == [
+        pair for p in paragraphs for pair in itertools.pairwise(p)
+    ]
+    alone = load_corpus("a.txt,b.txt:sentence", tmp_path)
+    assert alone.kind == "sentences" and alone.columns == pairs.columns[:1], "of the same rows"
+    drawn = load_corpus("*.txt:sentence,one_of_next_3", tmp_path)
+    assert drawn == load_corpus("*.txt:sentence,one_of_next_3", tmp_path) and drawn.columns[0] == pairs.columns[0]
+    places = {sentence: (p, place) for p, one in enumerate(paragraphs) for place, sentence in enumerate(one)}
+    steps = {(places[a][0] == places[b][0], places[b][1] - places[a][1]) for a, b in zip(*drawn.columns, strict=True)}
+    assert steps == {(True, 1), (True, 2), (True, 3)}
 
 
 def test_a_sample_is_a_function_of_the_seed_and_keeps_rows_and_roles_together(sentences):
