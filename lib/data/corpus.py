@@ -27,9 +27,7 @@ NUMBER = re.compile(r"[-+\d.,:/]*")
 SOME_COPIES = 0.01  # share of the rows
 MOST_LABELS = 10  # words that a column of labels has, over and over
 TABLES = {".csv", ".tsv"}
-CHOSEN = re.compile(
-    r"(.+\.(?:[ct]sv|txt)(?:\.gz)?):([^/\\]+)", re.IGNORECASE
-)  # files, and which columns and rows of them
+CHOSEN = re.compile(r"(.+\.(?:[ct]sv|txt)(?:\.gz)?):([^/\\]+)", re.IGNORECASE)  # files, and what is taken of them
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")  # a rule: it ends one behind "Mr." too
 OTHER_FORMATS = {".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".xlsx", ".xml", ".html", ".zip", ".tar"}
 
