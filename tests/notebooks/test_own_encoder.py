@@ -51,7 +51,7 @@ def test_it_stands_in_every_table_and_figure_before_what_was_published(tmp_path)
     assert ended.returncode == 0 and "unknown parameter" not in ended.stderr, ended.stderr[-3000:]
     notebook = nbformat.read(tmp_path / "done.ipynb", 4)
     found = [(caption, body) for caption, body in tables(notebook) if not caption.startswith(NOT_MEASURED)]
-    assert len(found) == 3
+    assert len(found) == 4
     for caption, body in found:
         assert "not measured yet" not in caption and f">{NAME}<" in body, caption
         if ">small<" in body:
