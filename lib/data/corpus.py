@@ -114,7 +114,7 @@ def _running_text(path: Path) -> tuple[list[str], list[list[str]]]:
     """A table of the sentences of a text file with one paragraph a line: sentence, the next one, and one of the next three,
     drawn always in the same way; a row for each sentence that has a next one in its paragraph (SimCSE, Table 2)."""
     draw, rows = random.Random(0), []
-    for paragraph in read_lines(path):
+    for paragraph in read_lines(path, manifest()["corpora"].get(path.name)):
         sentences = SENTENCE_END.split(paragraph.strip())
         for i, sentence in enumerate(sentences[:-1], start=1):
             rows.append([sentence, sentences[i], draw.choice(sentences[i : i + 3])])

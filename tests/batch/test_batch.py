@@ -238,6 +238,19 @@ def test_labelled_pairs_give_a_run_for_each_label_and_one_for_all(tmp_path):
     assert rows == {f"NLI {label}": 40 for label in labels} | {"NLI all": 120}
 
 
+@pytest.mark.notebook
+def test_running_text_gives_the_same_sentences_with_four_kinds_of_positives(tmp_path):
+    paragraphs = [" ".join(f"Cat {age} has {n} toys." for n in range(6)) for age in range(40)]
+    (tmp_path / "prose.txt").write_text("\n".join(paragraphs))
+    asked = [f"running_text={tmp_path}/prose.txt", "sweep_seeds=[1]"]
+    plan = plan_of(single(ROOT / "notebooks" / "1_simcse.ipynb", assignments=asked))
+    read = {one.settings: one.config.whole_corpus() for one in plan if one.group == "Table 2"}
+    assert len({corpus.columns[0] for corpus in read.values()}) == 1
+    pairs = ["next 3 sentences", "next sentence"]
+    assert sorted(name for name, corpus in read.items() if corpus.kind == "pairs") == pairs
+    assert sorted({*read} - {*pairs}) == ["delete one word", "unsup. SimCSE"]
+
+
 # --- Parameters and places ---
 
 

@@ -95,7 +95,8 @@ def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path
     for name, rows in lines.items():
         (tmp_path / name).write_text("\n".join(["premise\thypothesis\tlabel", *rows]), encoding="utf8")
     (tmp_path / "b.csv").write_text("anchor,other\nx,y\n", encoding="utf8")
-    (tmp_path / "c.txt").write_text("One.\n", encoding="utf8")
+    for name in ("c.txt", "wiki1m_for_simcse.txt"):
+        (tmp_path / name).write_text("One.\n", encoding="utf8")
     pairs = load_corpus("*.tsv:premise,hypothesis", tmp_path)
     assert pairs.columns == (("a cat", "a dog", "a fox"), ("an animal", "a stone", "an animal"))
     alike = load_corpus("a.tsv,b.tsv:premise,hypothesis,label=yes", tmp_path)
@@ -109,6 +110,7 @@ def test_columns_and_rows_of_tables_are_chosen_and_tables_read_together(tmp_path
         "b.csv,c.txt": "never with plain text",
         "b.csv,c.txt:sentence": "never with plain text",
         "c.txt:sentence": "c.txt:sentence: no sentence in it",
+        "wiki1m_for_simcse.txt:sentence": "expected 1,000,000 lines, found 1",
         "c.txt:text": "c.txt has no column 'text', only sentence, next, one_of_next_3",
         "a.tsv,b.tsv": "a.tsv, b.tsv: several tables are read together when their columns are named",
     }
