@@ -239,12 +239,13 @@ def test_several_hard_negatives_for_a_row(tiny_bert, tmp_path, sentences, batch)
 def test_new_parameters_move_no_run(tmp_path):
     """A run that leaves nothing out, and embeds its batches whole, has the name it had before the parameters came."""
     config = RunConfig(corpus="demo", seed=7)
-    changes = [{}, {"equal_texts": "negatives"}, {"chunk_size": 0}, {"equal_texts": "left_out"}, {"chunk_size": 8}]
+    changes = [{}, {"equal_texts": "negatives"}, {"chunk_size": 0}, {"replacement_rate": 0.0}]
+    changes += [{"equal_texts": "left_out"}, {"chunk_size": 8}, {"replacement_rate": 0.1}]
     names = [run_id(config.replace(**change), {"corpus": "c"}) for change in changes]
-    assert names[:3] == ["simcse-ee48a12bbda9"] * 3 and len({*names}) == 3
+    assert names[:4] == ["simcse-ee48a12bbda9"] * 4 and len({*names}) == 4
     (tmp_path / "config.yaml").write_text("method: simcse\ndev_task: none\n")
     settings = Run(tmp_path).settings
-    assert not {"equal_texts", "chunk_size"} & {*settings, *settings["method_arguments"]}
+    assert not {"equal_texts", "chunk_size", "replacement_rate"} & {*settings, *settings["method_arguments"]}
 
 
 # --- One's own pairs ---

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lib.checks import Checked, ConfigError, Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, heads, packed
+from lib.encoders.generator import Generator
 from lib.losses import IGNORED, mask_tokens, masked_lm
 from lib.methods.base import Method, Needs, Views
 
@@ -115,3 +116,21 @@ class TokenMasking(nn.Module):
         continues = None if self.continues is None else self.continues[input_ids]
         rule = {"mask_id": self.mask_id, "vocabulary_size": len(self.special), "mask_only": self.mask_only}
         return mask_tokens(input_ids, maskable, probability=self.probability, continues=continues, **rule)
+
+
+class TokenReplacement(nn.Module):
+    """A view with other words: the backbone as it was pre-trained, frozen, guesses a share of a text's tokens ("MLM" in SimCSE's
+    Table 1). Raises ConfigError for a backbone without its MLM head."""
+
+    def __init__(self, encoder: SentenceEncoder, *, rate: float) -> None:
+        super().__init__()
+        model = heads.masked_lm_model(encoder.backbone.config._name_or_path, "backbone")
+        self.generator = Generator(model, encoder.tokenizer.get_vocab())
+        self.masking = TokenMasking(encoder, probability=rate, mask_only=True)
+        self.precision = encoder.precision
+
+    def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """input_ids, mask [N, L] -> ids [N, L]; a guess may be the token that stood there."""
+        masked, labels = self.masking(input_ids, mask)
+        with self.precision(input_ids.device):
+            return torch.where(labels == IGNORED, input_ids, self.generator(masked, mask))

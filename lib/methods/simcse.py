@@ -1,12 +1,12 @@
 """SimCSE (Gao, Yao, Chen 2021, arXiv 2104.08821): unsupervised, supervised, and with the MLM auxiliary loss."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from lib.checks import Checked, NonNegative, Positive, PositiveProbability
+from lib.checks import Checked, NonNegative, Positive, PositiveProbability, Probability
 from lib.data import Batch
 from lib.data.corpus import HARD_NEGATIVE
 from lib.distributed import gather
@@ -15,7 +15,7 @@ from lib.encoders.heads import MODEL_FILES, BatchNormMLP, mlm_head, projection_h
 from lib.encoders.sentence_encoder import random_kept
 from lib.losses import IGNORED, info_nce, masked_lm
 from lib.methods.base import Method, Needs, Views
-from lib.methods.mlm import TokenMasking
+from lib.methods.mlm import TokenMasking, TokenReplacement
 
 # what the losses read the embeddings through: the tanh layer, in training only (unsupervised SimCSE) or kept with the
 # encoder (supervised); nothing; two layers with batch norm, in training only (DiffCSE, InfoCSE)
@@ -28,6 +28,9 @@ class SimCSEArguments(Checked):
     projection: Projection = "train_only"  # see Projection; Table 6
     hard_negative_weight: NonNegative = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
     dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
+    replacement_rate: Probability = (
+        0.0  # share of the positive's tokens that the pre-trained MLM guesses (Table 1: 0.15)
+    )
     mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
     mlm_probability: PositiveProbability = 0.15
     equal_texts: Literal["negatives", "left_out"] = "negatives"  # what the same text is to itself within a batch
@@ -42,7 +45,7 @@ class SimCSE(Method):
     def needs(cls, arguments: SimCSEArguments) -> Needs:
         return Needs(
             optional_roles=("positive", "hard_negative"),
-            files=(MODEL_FILES,) if arguments.mlm_weight else (),
+            files=(MODEL_FILES,) if arguments.mlm_weight or arguments.replacement_rate else (),
             batch_norm=arguments.projection == "bn_mlp",
             beside_embeddings=("mlm_weight",) if arguments.mlm_weight else (),
         )
@@ -55,12 +58,19 @@ class SimCSE(Method):
             self.training_head = projection_head(encoder.dimension)
         elif arguments.projection == "bn_mlp":
             self.training_head = BatchNormMLP(encoder.dimension)
+        rate = arguments.replacement_rate
+        self.replacement = TokenReplacement(encoder, rate=rate) if rate else None
         self.mlm_head = self.masking = None
         if arguments.mlm_weight:
             self.mlm_head = mlm_head(encoder.backbone, tied=False)
             self.masking = TokenMasking(encoder, probability=arguments.mlm_probability)
 
     def embed(self, batch: Batch) -> Views:
+        if self.replacement is not None:
+            input_ids, mask, roles = with_positive(batch)
+            input_ids, place = input_ids.clone(), roles.index("positive")
+            input_ids[:, place] = self.replacement(input_ids[:, place], mask[:, place])
+            batch = replace(batch, input_ids=input_ids, attention_mask=mask, roles=roles)
         if self.arguments.dropout_masks == "independent":
             return all_columns(self, batch)
         input_ids, mask, roles = with_positive(batch)

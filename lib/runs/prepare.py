@@ -30,7 +30,7 @@ FORMAT = 2  # part of every run's name: raise it when the meaning of a configura
 # Not part of the name by themselves: where things are filed, and what the checksums stand for.
 NOT_IN_NAME = ("profile", "data_dir", "corpus", "corpus_size", "corpus_seed", "augmentation", "backbone", "dev_task")
 # Parameters that came later: part of the name, and of a run's settings, unless they have the values of older runs.
-LATER = {"equal_texts": "negatives", "chunk_size": 0}
+LATER = {"equal_texts": "negatives", "chunk_size": 0, "replacement_rate": 0.0}
 
 
 @dataclass(frozen=True)

@@ -482,6 +482,7 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions
     ("mlm", {"backbone": "HEADLESS"}, HEADLESS),
     ("msse", {"backbone": "HEADLESS"}, HEADLESS),
     ("simcse", {"backbone": "HEADLESS", "mlm_weight": 0.1}, HEADLESS),
+    ("simcse", {"backbone": "HEADLESS", "replacement_rate": 0.1}, HEADLESS),
 ]
 
 
@@ -533,6 +534,7 @@ NAMED = [  # method, parameter that names a folder, file there, a part of it tha
     ("mlm", "backbone", LATE_LAYERS, "0.output.dense.weight", {"condenser_weight": 1.0, "head": "pretrained"}),
     *(("simcse", "backbone", "model.safetensors", f"cls.predictions.{part}", {"mlm_weight": 0.1})
       for part in ("transform.dense.weight", "bias")),
+    ("simcse", "backbone", "model.safetensors", "cls.predictions.bias", {"replacement_rate": 0.1}),
 ]  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM
 
 from lib.data import Batch
 from lib.losses import info_nce, mutual_reconstruction
@@ -51,6 +52,28 @@ def test_the_masks_of_the_two_views(tiny_bert, sentences, batch):
         assert views.roles == ("anchor", "positive") and z.shape == (8, 2, 32)
         assert torch.equal(z[:, 0], z[:, 1]) is equal
         assert not torch.equal(z, method.embed(inputs).embeddings["encoder"])  # new masks at every step
+
+
+@pytest.mark.parametrize("roles", [("anchor",), ("positive", "anchor", "hard_negative")])
+def test_the_backbones_mlm_writes_other_words_into_the_positive_alone(bert, sentences, batch, roles):
+    method, mlm = build("simcse", bert, replacement_rate=0.3), AutoModelForMaskedLM.from_pretrained(bert).eval()
+    inputs = batch(method, *(sentences[i : 8 + i] for i in range(len(roles))), roles=roles)
+    given = inputs.input_ids.clone()
+    torch.manual_seed(1)
+    views = method.embed(inputs)
+    torch.manual_seed(1)
+    of = {role: inputs.column(role if role in roles else "anchor") for role in views.roles}
+    ids, mask = of["positive"]
+    masked, _ = method.replacement.masking(ids, mask)
+    chosen = masked == method.encoder.tokenizer.mask_token_id
+    guessed = torch.where(chosen, mlm(input_ids=masked, attention_mask=mask).logits.argmax(-1), ids)
+    of["positive"] = guessed, mask
+    for role, z in views.by_role().items():
+        torch.testing.assert_close(z, method.encoder(*of[role]), rtol=1e-4, atol=1e-5)
+    assert (
+        torch.equal(masked[~chosen], ids[~chosen]) and (guessed != ids).any() and torch.equal(inputs.input_ids, given)
+    )
+    assert not any(parameter.requires_grad for parameter in method.replacement.parameters())
 
 
 @pytest.mark.parametrize("projection", ["none", "train_only"])

@@ -18,7 +18,7 @@ NAME = "my-encoder"
 SHORT = {  # something of everything that needs no data; the switches at their own values are one run
     "corpus_size": 48, "sweep_size": 32, "seeds": [1], "sweep_seeds": [1], "figure_2_steps": 2,
     "learning_rates": [1.0e-3], "projections": ["train_only"], "dropout_rates": [0.1], "temperatures": [0.05],
-    "batch_sizes": [16], "augmentations": ["none"], "mlm_weights": [0.0], "hard_negative_weights": [1.0],
+    "batch_sizes": [16], "augmentations": ["none"], "replacement_rates": [0.0], "mlm_weights": [0.0], "hard_negative_weights": [1.0],
     "triples_size": 32, "supervised_seeds": [1],
 }  # fmt: skip
 NOT_MEASURED = (
