@@ -132,6 +132,8 @@ CALLS = {  # function -> a call of it, with what is `given`
     cost.multiply_accumulates: lambda f, g: f(EncoderSum([g.encoder, g.encoder]), 9),
     redundancy.smoothness: lambda f, g: f(g.encoder, g.texts, batch_size=4),
     redundancy.dimension_statistics: lambda f, g: f(g.encoder, g.texts, g.texts[:2], threshold=0.3),
+    geometry.gold_cosines: lambda f, g: f(g.encoder, g.task),
+    geometry.spectrum: lambda f, g: f(g.encoder, g.texts),
     geometry.alignment: lambda f, g: [f(x[:5], x[5:]) for x in g.vectors],
     geometry.uniformity: lambda f, g: [f(x, rows_at_once=3) for x in g.vectors],
     interface.encode_distinct: lambda f, g: f(g.encoder.encode, g.texts),

@@ -11,6 +11,7 @@ import torch
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
+from lib.analysis.geometry import gold_cosines
 from lib.data import Corpus, STSTask
 from lib.data.tokenized import pad, token_batches
 from lib.encoders import SentenceEncoder
@@ -18,7 +19,6 @@ from lib.encoders.ensemble import EncoderSum, parts
 from lib.encoders.kinds import check_attention, check_packed
 from lib.encoders.packed import AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, random_kept
-from lib.evaluation.sts import cosine
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
 
@@ -90,8 +90,7 @@ def pair_information(
 def figure_pairs(
     encoder: SentenceEncoder, texts: Corpus, dev: STSTask, *, layers: Sequence[int], slicing: str
 ) -> pd.DataFrame:
-    """The pairs of miCSE's Figures 5 (120 texts, each with itself, and with another) and 7 (about 500 dev pairs, evenly
-    spread).
+    """The pairs of miCSE's Figures 5 (120 texts, each with itself, and with another) and 7 (`gold_cosines` of dev pairs).
 
     Returns:
         table ("Figure 5", "Figure 7"), metric (what x is), group, item, x, y: y is the cosine, x the attention information
@@ -103,10 +102,8 @@ def figure_pairs(
         about = {"table": "Figure 5", "metric": "attention information", "group": group, "item": range(len(first))}
         values = pair_information(encoder, first, second, layers=layers, slicing=slicing)
         frames.append(pd.DataFrame(about | values))
-    values = {"x": dev.gold, "y": cosine(encoder.encode(dev.sentences1), encoder.encode(dev.sentences2))}
-    every = pd.DataFrame({"table": "Figure 7", "metric": "gold score", "group": ""} | values)
-    every = every[:: -(-len(dev.gold) // 500)].reset_index(drop=True)
-    return pd.concat([*frames, every.rename_axis("item").reset_index()], ignore_index=True)
+    frames.append(gold_cosines(encoder, dev).assign(table="Figure 7", group=""))
+    return pd.concat(frames, ignore_index=True)
 
 
 @torch.no_grad()
