@@ -335,6 +335,13 @@ def main() -> None:
     if arguments.child:
         child(arguments.what, *arguments.child, arguments)
         return
+    if arguments.what == "rounding":
+        import torch
+
+        from lib.encoders.precision import computes_bf16
+
+        if computes_bf16(torch.device("cpu")):
+            sys.exit("rounding: this processor has instructions for bf16, so nothing is rounded here.")
     if arguments.what in ON_DATA:
         from lib import paths
 
