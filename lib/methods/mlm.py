@@ -1,6 +1,7 @@
 """Masked language modelling (BERT), and Condenser's late head on top of it (Gao, Callan 2021, arXiv 2104.08253),
 which is the first stage of InfoCSE (Wu et al. 2022, arXiv 2210.06432, Eqs. 4 to 6)."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 from lib.checks import Checked, ConfigError, Count, NonNegative, PositiveCount, PositiveProbability
 from lib.data import Batch
 from lib.encoders import SentenceEncoder, heads, packed
-from lib.encoders.generator import Generator
 from lib.losses import IGNORED, mask_tokens, masked_lm
 from lib.methods.base import Method, Needs, Views
 
@@ -119,18 +119,24 @@ class TokenMasking(nn.Module):
 
 
 class TokenReplacement(nn.Module):
-    """A view with other words: the backbone as it was pre-trained, frozen, guesses a share of a text's tokens ("MLM" in SimCSE's
-    Table 1). Raises ConfigError for a backbone without its MLM head."""
+    """A view with other words: a frozen copy of the backbone and its MLM head guess a share of a text's tokens ("MLM" in
+    SimCSE's Table 1). Raises ConfigError for a backbone without that head."""
 
     def __init__(self, encoder: SentenceEncoder, *, rate: float) -> None:
         super().__init__()
-        model = heads.masked_lm_model(encoder.backbone.config._name_or_path, "backbone")
-        self.generator = Generator(model, encoder.tokenizer.get_vocab())
+        self.backbone, self.head = copy.deepcopy(encoder.backbone), heads.mlm_head(encoder.backbone, tied=False)
+        self.requires_grad_(False).eval()
         self.masking = TokenMasking(encoder, probability=rate, mask_only=True)
         self.precision = encoder.precision
 
+    def train(self, mode: bool = True) -> "TokenReplacement":
+        return super().train(False)  # it guesses without dropout
+
+    @torch.no_grad()
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """input_ids, mask [N, L] -> ids [N, L]; a guess may be the token that stood there."""
         masked, labels = self.masking(input_ids, mask)
+        chosen = labels != IGNORED
         with self.precision(input_ids.device):
-            return torch.where(labels == IGNORED, input_ids, self.generator(masked, mask))
+            hidden = self.backbone(input_ids=masked, attention_mask=mask).last_hidden_state
+            return input_ids.masked_scatter(chosen, self.head(hidden[chosen].float()).argmax(-1))

@@ -19,6 +19,7 @@ from lib.runs.prepare import Shared, encoder_name, load, preflight
 
 TABLE = "params/level/methods.yaml"  # what each method of the level field is
 KEYS = ("change", "common", "own", "after", "sum", "over", "why")  # of a method there
+SAME_STEP = {"method", "projection", "augmentation", "epochs"}  # SimCSE's changes with which a step costs the same
 AGAIN = ", again"  # a method with another random seed, on the same sentences
 
 
@@ -38,6 +39,11 @@ def stages(name: str, table: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [one for start in before for one in stages(start, table)] + [name.removesuffix(AGAIN)] * ("sum" not in entry)
 
 
+def is_same_step(change: Mapping[str, Any]) -> bool:
+    """Whether a step of a method of the level field costs what one of SimCSE does."""
+    return change["method"] == "simcse" and SAME_STEP.issuperset(change)
+
+
 def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], layers: int) -> dict[str, RunConfig]:
     """What a step of every method is measured with: name -> `config` with the method's arguments in the level field.
 
@@ -46,7 +52,7 @@ def cost_configs(config: RunConfig, table: Mapping[str, Mapping[str, Any]], laye
     """
     half = layers // 2
     changes = {name: entry["change"] for name, entry in table.items() if "change" in entry}
-    changes = {name: change for name, change in changes.items() if name == "SimCSE" or change["method"] != "simcse"}
+    changes = {name: change for name, change in changes.items() if name == "SimCSE" or not is_same_step(change)}
     here = {name: {"min_layer": half - 2, "max_layer": half + 2} for name in ("SimCSE + AMI", "miCSE")}
     here |= {name: {"lm_head": "fresh"} for name in ("InfoCSE", "MSSE")}
     here |= {"JTCSE": {"cross_attention_layers": half}, "JTCSE D": {"teacher": config.backbone}}

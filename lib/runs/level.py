@@ -128,7 +128,7 @@ def works(table: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     for name, entry in table.items():
         if "sum" in entry:
             known[name] = float(len(entry["sum"]))
-        elif entry["change"]["method"] == "simcse":
+        elif costs.is_same_step(entry["change"]):
             known[name] = float(entry["change"].get("epochs", 1))
         elif name in relative.index:
             known[name] = relative.work[name]
