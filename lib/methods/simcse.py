@@ -28,9 +28,7 @@ class SimCSEArguments(Checked):
     projection: Projection = "train_only"  # see Projection; Table 6
     hard_negative_weight: NonNegative = 1.0  # alpha of Table 7; the third column of a triple is the hard negative
     dropout_masks: Literal["independent", "identical"] = "independent"  # identical: Table 3's "fixed 0.1"
-    replacement_rate: Probability = (
-        0.0  # share of the positive's tokens that the pre-trained MLM guesses (Table 1: 0.15)
-    )
+    replacement_rate: Probability = 0.0  # share of the positive's tokens that the frozen MLM guesses (Table 1: 0.15)
     mlm_weight: NonNegative = 0.0  # Table D.2; 0.1 in the transfer rows of Table E.1
     mlm_probability: PositiveProbability = 0.15
     equal_texts: Literal["negatives", "left_out"] = "negatives"  # what the same text is to itself within a batch
