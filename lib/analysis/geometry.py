@@ -47,7 +47,7 @@ def uniformity(x: Vectors, *, t: float = 2, rows_at_once: int = 2048) -> Tensor:
 
 
 def gold_cosines(encoder: SentenceEncoder, pairs: STSTask) -> pd.DataFrame:
-    """Gold score (x) and cosine (y) of about 500 pairs, evenly spread (SimCSE, Figure G.1; miCSE, Figure 7): metric, item, x, y."""
+    """Gold score (x) and cosine (y) of at most 500 pairs, evenly spread (SimCSE, Figure G.1; miCSE, Figure 7): metric, item, x, y."""
     spread = slice(None, None, -(-len(pairs.gold) // 500))
     first, second = (encoder.encode(texts[spread]) for texts in (pairs.sentences1, pairs.sentences2))
     values = {"metric": "gold score", "x": pairs.gold[spread], "y": cosine(first, second).round(5)}

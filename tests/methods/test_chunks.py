@@ -11,6 +11,7 @@ CASES = [  # method, arguments with which its loss reads embeddings alone, colum
     ("simcse", {"mlm_weight": 0.0}, 1),
     ("simcse", {"mlm_weight": 0.0, "projection": "bn_mlp", "dropout_masks": "identical"}, 3),
     ("simcse", {"mlm_weight": 0.0, "projection": "always", "equal_texts": "left_out"}, 3),
+    ("simcse", {"mlm_weight": 0.0, "replacement_rate": 1.0}, 1),
     ("three_r(simcse)", {"mlm_weight": 0.0, "threshold": 0.9}, 3),
     ("esimcse", {"mlm_weight": 0.0, "repetition_rate": 0.0}, 1),
     ("msse", {}, 3),

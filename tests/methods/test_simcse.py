@@ -73,6 +73,7 @@ def test_the_backbones_mlm_writes_other_words_into_the_positive_alone(bert, sent
     assert torch.equal(masked[~chosen], ids[~chosen]) and (guessed != ids).any()
     assert torch.equal(inputs.input_ids, given)
     assert not any(parameter.requires_grad for parameter in method.replacement.parameters())
+    assert not any(module.training for module in method.train().replacement.modules())
 
 
 @pytest.mark.parametrize("projection", ["none", "train_only"])

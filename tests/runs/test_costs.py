@@ -23,6 +23,7 @@ def test_every_stage_of_a_method_has_a_configuration_that_is_costed(config, tiny
     table = costs.read(costs.TABLE)
     configs = costs.cost_configs(config, table, layers=4)
     assert all(set(costs.stages(name, table)) <= set(configs) for name in configs)
+    assert "SimCSE, words replaced" in configs and "SimCSE, cropped view" not in configs
     assert costs.stages("RankCSE", table) == ["SimCSE", "SimCSE", "RankCSE"]
     assert costs.stages("JTCSE D", table) == ["SimCSE", "SimCSE", "JTCSE", "JTCSE D"]
     assert {config.backbone for config in configs.values()} == {str(tiny_bert)}

@@ -167,7 +167,10 @@ def test_work_counts_all_stages(repository):
     steps = pd.DataFrame({"method": ["SimCSE", "NCE"]} | columns)
     of = {"paper": "leaderboard", "table": "cost", "backbone": "mini-bert", "profile": "small"}
     results.add(steps.melt("method", var_name="metric").assign(**of))
-    assert level.works(LONGER) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
+    table = LONGER | {
+        "replaced": {"change": {"method": "simcse", "replacement_rate": 0.1}}
+    }  # costs more, and was not costed
+    assert level.works(table) == {"SimCSE": 1.0, "sum of two SimCSE": 2.0, "NCE": 5.5, "SimCSE, 4 epochs": 4.0}
 
 
 def test_whitening_is_fitted_on_the_sentences_of_its_run_and_compared_on_the_same_seed(config, monkeypatch, found):
