@@ -160,7 +160,7 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figu
                 ax.annotate(value, (at, row), va="center", **about)
         ax.set_xlabel("\n".join(textwrap.wrap("not drawn, lower: " + "; ".join(left.method), 80)) if len(left) else "")
         ax.grid(axis="y", visible=False)
-    below = f"gain, points (bar: 95 % interval; grey: below {WORTH:+g}, no gain worth having)"
+    below = f"gain, points (bar: 95 % interval; grey: gains below {WORTH:g})"
     fig.supxlabel(below, fontsize=10)
     return fig
 

@@ -53,7 +53,7 @@ def plane(frame: pd.DataFrame, *, score: str = "") -> Figure:
         )
         lengths = part.groupby("encoder").step.max()
         taken = " to ".join(f"{number:.0f}" for number in sorted({lengths.min(), lengths.max()}))
-        ax.set_title(style.stacked(place, f"{taken} steps; ring: first step" if is_path else ""))
+        ax.set_title(style.stacked(place, f"{taken} steps; ring: start" if is_path else ""))
         ax.margins(0.08)
         ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.legend(**style.OUTSIDE)

@@ -222,7 +222,7 @@ def choices(tried: pd.DataFrame) -> pd.DataFrame:
         next one; alone, what each seed alone would choose.
     """
     by, lines = ["backbone", "method"], []
-    for key, part in tried.groupby(by, sort=False):
+    for key, part in tried.sort_values("backbone", kind="stable", ascending=False).groupby(by, sort=False):
         wide = part.pivot(index="settings", columns="seed", values="value").reindex(part.settings.unique())
         means = wide.mean(axis=1)
         best, rated = means.idxmax(), means[means.index.str.startswith("rate ")].nlargest(1).index

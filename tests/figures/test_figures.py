@@ -209,12 +209,12 @@ def test_a_path_leads_from_the_first_step_to_the_mean_of_the_seeds():
     seeds, means = (dots.get_offsets().tolist() for dots in u.collections)
     assert seeds == 2 * [[100, 100], [200, 200]] and means == 2 * [[150, 150]]
     assert not u.get_legend() and names(v.get_legend()) == ["SimCSE", "miCSE"]
-    assert u.get_title() == "u\n2 steps; ring: first step"
+    assert u.get_title() == "u\n2 steps; ring: start"
     wide = table("encoder alignment uniformity dev", ("untuned", 0.1, -1.0, 50.0), ("SimCSE", 0.2, -2.0, 60.0))
     (ax,) = figures.plane(wide, score="dev").axes
     assert names(ax.get_legend()) == ["untuned, 50.0", "SimCSE, 60.0"]
     paths = table("encoder step alignment uniformity", *((n, step, 0.1 * step, -1.0) for n, last in (("a", 2), ("b", 3)) for step in range(last + 1)))  # fmt: skip
-    assert figures.plane(paths).axes[0].get_title() == "2 to 3 steps; ring: first step"
+    assert figures.plane(paths).axes[0].get_title() == "2 to 3 steps; ring: start"
 
 
 def test_matrices_have_a_panel_for_each_encoder_or_a_row_for_each_with_its_layers():
