@@ -161,7 +161,7 @@ def _publish(frame: pd.DataFrame, shape: str, keys: Sequence[str], run: Any) -> 
         public = _read(path, shape, path.stat().st_mtime_ns) if path.is_file() else frame[:0]
         both = pd.concat([public, frame], ignore_index=True)
         same = [name for name in keys if name not in ("precision", "device")]  # measured elsewhere, a row is replaced
-        both = both.groupby(same, sort=False, as_index=False, dropna=False).last()[SHAPES[shape]]
+        both = both.groupby(same, sort=False, as_index=False, dropna=False).last(skipna=False)[SHAPES[shape]]
         _check_settings(both, frame, runs)
         with paths.whole_file(path) as new:
             both.to_csv(new, index=False, lineterminator="\n")

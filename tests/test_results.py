@@ -118,6 +118,9 @@ def test_publishing_replaces_the_same_conditions_and_keeps_all_else(repository):
     add(scores(), run(name="simcse-2", device="NVIDIA H200"), publish=True, **LABELS)  # trained there, too
     known = json.loads((folder / "runs.json").read_text())["simcse-2"]
     assert known["device"] == "NVIDIA H200" and [one["device"] for one in known["also"]] == ["CPU, 2 threads"]
+    add(scores(np.nan), run(name="simcse-3"), publish=True, **LABELS)  # a score that is not defined any more
+    first = next(csv.DictReader((folder / "p.csv").open()))
+    assert (first["value"], first["run_id"]) == ("", "simcse-3")
 
 
 def test_a_mean_over_seeds_never_mixes_settings(repository):

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import torch
 
+from lib.encoders.kinds import longest_input
 from lib.losses import IGNORED
 
 
@@ -45,7 +46,8 @@ def guesses(method: Any, sentence: str, other: str) -> pd.DataFrame:
     piece and the likeliest one. The frozen layers read the sentence with one [MASK]."""
     encoder, auxiliary, masking = method.eval().encoder, method.auxiliary, method.token_masking
     pieces = encoder.tokenizer.convert_ids_to_tokens
-    own, others = (torch.tensor(encoder.tokenize([text], 128), device=encoder.device) for text in (sentence, other))
+    longest = min(128, longest_input(encoder.backbone))
+    own, others = (torch.tensor(encoder.tokenize([text], longest), device=encoder.device) for text in (sentence, other))
     places = (~masking.special[own[0]]).nonzero()
     if not len(places):
         return pd.DataFrame({"hidden": []})

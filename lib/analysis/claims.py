@@ -140,7 +140,7 @@ def verdicts(profile: str | None = None, paper: str = "") -> pd.DataFrame:
     frames = [
         judged(claim, profile, untuned).assign(**{name: getattr(claim, name) for name in LABELS}) for claim in chosen
     ]
-    return pd.concat(frames, ignore_index=True).reindex(columns=COLUMNS)
+    return pd.concat(frames or [pd.DataFrame(columns=COLUMNS)], ignore_index=True).reindex(columns=COLUMNS)
 
 
 def table(paper: str = "", profile: str | None = None, *, least: int = 1, main: bool = False) -> pd.DataFrame:
@@ -159,7 +159,8 @@ def table(paper: str = "", profile: str | None = None, *, least: int = 1, main: 
         line = {"paper": first.paper, "claim": f"{first.claim} ({part})" if part else first.claim}
         line["published"] = f"{first['where']}: {first.published}"
         lines.append(line | {name: cells.get(name, "") for name in shown} | {"verdict": first.verdict})
-    frame = pd.DataFrame(lines).set_index(["paper", "claim"])
+    columns = ["paper", "claim", "published", *shown, "verdict"]
+    frame = pd.DataFrame(lines, columns=columns).set_index(["paper", "claim"])
     return frame.droplevel("paper") if paper else frame
 
 

@@ -16,6 +16,7 @@ from lib.checks import Checked, ConfigError, Positive, PositiveCount, Probabilit
 from lib.data.exemplars import load_pool, load_words
 from lib.data.tokenized import pad
 from lib.encoders import ensemble
+from lib.encoders.kinds import longest_input
 from lib.encoders.sentence_encoder import random_kept
 from lib.losses import deviations, reduce_redundancy, redundant_dimensions
 from lib.losses.redundancy import RELAXATIONS
@@ -140,7 +141,11 @@ class ThreeR(Wrapper):
     def read_apart(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
         encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
-        inputs = pad(encoder.tokenize(texts, 64), encoder.tokenizer.pad_token_id, device=encoder.device)
+        inputs = pad(
+            encoder.tokenize(texts, min(64, longest_input(encoder.backbone))),
+            encoder.tokenizer.pad_token_id,
+            device=encoder.device,
+        )
         has_gradient = self.arguments.redundant_gradient and torch.is_grad_enabled()
         with random_kept(encoder.device), torch.set_grad_enabled(has_gradient):
             torch.manual_seed(self.seed + int(self.step))

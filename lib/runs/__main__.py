@@ -21,7 +21,7 @@ def read(file: Path, assignments: Sequence[str] = ()) -> RunConfig:
     """The run that a parameter file names, changed by `name=value`. Names that only the file's notebook reads (its sweeps) are
     checked and left out; raises ConfigError for no method, a name that nobody reads, or a wrong value."""
     values, notebook = read_file(file), notebook_of(file)
-    given = [text.partition("=")[2] for text in assignments if text.startswith("method=")]
+    given = [read_assignment({}, text)["method"] for text in assignments if text.startswith("method=")]
     if not (method := given[-1] if given else values.get("method")):
         raise ConfigError(f"{file} names no method: write `method: simcse` in it, or give -p method=simcse.")
     others = declared(notebook)[0] if notebook else {}

@@ -47,6 +47,6 @@ def test_guesses_one_by_one(lively):
         probabilities = method.auxiliary(h, text).softmax(-1)[0]
         assert row[1] == pytest.approx(100 * float(probabilities[text.labels[0]].detach()), rel=1e-3)
         assert row[2] == tokenizer.convert_ids_to_tokens(int(probabilities.argmax()))
-    assert guesses(method, "", other).empty
+    assert guesses(method, "", other).empty and len(guesses(method, "a dog " * 50, other)) == 64 - 2  # positions
     same = guesses(method, sentence, sentence)
     assert np.allclose(same.iloc[:, 1], same.iloc[:, 3]) and not np.allclose(frame.iloc[:, 1], frame.iloc[:, 3])

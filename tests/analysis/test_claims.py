@@ -159,6 +159,7 @@ def test_every_claim_has_its_verdict_and_known_ones_are_as_known(verdicts):
 
 
 def test_the_tables_for_readers(verdicts, monkeypatch):
+    assert claims.table("a paper without claims").empty
     monkeypatch.setattr(claims, "verdicts", lambda profile, paper: verdicts[(verdicts.paper == paper) | (paper == "")])
     table = claims.table(least=3)
     assert list(table) == ["published", *results.ENCODERS, "all-MiniLM-L6-v2", "verdict"]

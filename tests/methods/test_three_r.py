@@ -36,6 +36,11 @@ def without(history, *columns):
 LOGS = ("threshold", "redundant", "deviation")
 
 
+def test_a_pool_is_cut_where_the_backbone_ends(lively, second, sentences):
+    method, _ = prepare(wrapped(lively("bert", max_position_embeddings=32), second), sentences)
+    assert method.read_apart(load_pool())["encoder"].isfinite().all()
+
+
 @pytest.mark.parametrize("name", AROUND)
 def test_a_fixed_threshold_of_0_is_the_inner_method_bit_by_bit(tiny_bert, second, sentences, name):
     plain = train(inside(tiny_bert, second, name), sentences)

@@ -42,7 +42,7 @@ def test_a_file_names_its_method_and_nothing_unknown_and_overrides_come_on_top(f
     file.write_text(text.replace("method: simcse\n", ""))
     with pytest.raises(ConfigError, match="p.yaml names no method: write `method: simcse` in it"):
         read(file)
-    assert read(file, ["method=simcse"]).method == "simcse"
+    assert read(file, ["method=simcse"]).method == read(file, ['method="simcse"']).method == "simcse"
     config = read(paths.root() / "params/paper/2_micse_authors.yaml", ["data_dir=007", "ami_weight=1", "trace_until=5"])
     assert config.method_arguments["ami_weight"] == 1.0 and config.method_arguments["min_layer"] == 7
     assert (config.data_dir, config.trace_until, config.corpus_size) == ("007", 5, 1000)
