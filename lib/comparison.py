@@ -91,9 +91,6 @@ def compare(
 
     Returns:
         Index `by`: mean, sd, seeds (all three of the pairs, where there is a gain), gain, low, high, tasks ("5 of 7" gain).
-
-    Raises:
-        ConfigError: see `gains`.
     """
     by, over = list(by), {"method": over} if isinstance(over, str) else dict(over)
     reference, same = select(rows, over), [name for name in by if name != "method" and name not in over]

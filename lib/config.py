@@ -81,10 +81,8 @@ class RunConfig(checks.Checked):
     def replace(self, **changes: Any) -> RunConfig:
         """The same run with other values; names of the arguments of the method, and of those inside it, work too.
 
-        Another method starts from its own defaults. A method that gets a wrapper, or loses one, keeps its arguments.
-
-        Raises:
-            ConfigError: unknown name or wrong value.
+        Another method starts from its own defaults. A method that gets a wrapper, or loses one, keeps its arguments. Errors
+        as `from_parameters`.
         """
         values = self.as_dict()
         spec = MethodSpec.parse(changes.get("method", self.method))

@@ -1,6 +1,7 @@
 """Where things are, whatever the working directory (papermill, nbval and JupyterLab each use another one)."""
 
 import glob
+import hashlib
 import json
 import os
 import shutil
@@ -69,6 +70,11 @@ def read_json(path: Path) -> Any:
         raise DataError(refusal(error)) from error
     except ValueError as error:
         raise DataError(f"{path} is damaged: it is no JSON ({error}).") from error
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of something that JSON can hold, in hexadecimal digits; the order of a mapping's names does not count."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager

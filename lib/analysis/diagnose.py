@@ -13,7 +13,7 @@ from lib.checks import ConfigError
 from lib.data import demo
 from lib.data.sts import STSTask, Subset
 from lib.data.tokenized import check_words
-from lib.encoders import SentenceEncoder, packed
+from lib.encoders import SentenceEncoder
 from lib.encoders.kinds import longest_input
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.sentence_encoder import in_mode, random_kept
@@ -167,26 +167,13 @@ def _vectors(
     encoder.training_dtype = dtype
     # weights stay cast, where products are not rounded
     whole = torch.autocast(encoder.device.type, dtype=dtype, enabled=dtype is not None)
-    is_short = encoder.pooling == "mask_prompt" and encoder.backbone.config.model_type in packed.MODEL_TYPES
     with in_mode(encoder, training=training), whole:
         if dtype is not None:
             encoder.training = True  # of this reader alone, which takes dtype then; its parts, and dropout, stay
         for batch, *inputs in encoder.batches(ids):
-            read = _at_mask(encoder, *inputs) if is_short else encoder.readings(*inputs, poolings)
-            for name, x in read.items():
+            for name, x in encoder.readings(*inputs, poolings).items():
                 vectors[name][batch] = x.float().cpu().numpy()
     return vectors
-
-
-def _at_mask(
-    encoder: SentenceEncoder, input_ids: torch.Tensor, attention_mask: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """`readings` of the prompt's pooling, whose last layer computes the last mask token of each text alone."""
-    tokens, is_mask = packed.Tokens(attention_mask.bool()), input_ids == encoder.tokenizer.mask_token_id
-    wanted = packed.Tokens(is_mask & (is_mask.flip(1).cumsum(1).flip(1) == 1))
-    with encoder.precision(input_ids.device):
-        hidden = tokens.pack(encoder.backbone.embeddings(input_ids=input_ids))
-        return {"mask_prompt": packed.run_layers(encoder.backbone.encoder.layer, hidden, tokens, wanted=wanted)}
 
 
 def check_scores(mine: Mapping[str, Any], tasks: Sequence[str]) -> None:
@@ -209,9 +196,6 @@ def explain(found: pd.DataFrame, mine: Mapping[str, float]) -> pd.DataFrame:
     Returns:
         cause (what is changed; "" for the papers' reading), points (what that adds to the average), distance, sure (one of
         SURE or "not excluded"), same (other changes that give the same scores), and the scores.
-
-    Raises:
-        ConfigError: as `check_scores`.
     """
     tasks = [name for name in found if name not in (*AXES, "changes") and not name.startswith("split of ")]
     check_scores(mine, tasks)

@@ -7,7 +7,6 @@ from lib.checks import DataError
 from lib.data.files import read_lines, read_table
 
 FOLDER = paths.root() / "lib" / "assets" / "redundancy"
-LONGEST = 32  # words of a sentence
 
 
 def load_words(file: str = "") -> tuple[str, ...]:
@@ -20,10 +19,6 @@ def load_words(file: str = "") -> tuple[str, ...]:
 
 
 def load_pool(file: str = "") -> tuple[str, ...]:
-    """The sentences of a pool, one a line; empty: the shipped 64. DataError: missing, or one has more than LONGEST words."""
+    """The sentences of a pool, one a line; empty: the shipped 64. DataError: missing, or empty."""
     path = Path(file).expanduser() if file else FOLDER / "pool.txt"
-    sentences = tuple(filter(None, map(str.strip, read_lines(path))))
-    for sentence in sentences:
-        if (words := len(sentence.split())) > LONGEST:
-            raise DataError(f"{path}: {sentence[:60]!r} has {words} words, a pool's sentences have at most {LONGEST}.")
-    return sentences
+    return tuple(filter(None, map(str.strip, read_lines(path))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +85,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     """SHA-256 of a fast tokenizer's rules and vocabulary, its padding and truncation state left out."""
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     rules = {name: value for name, value in state.items() if name not in ("truncation", "padding")}
-    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
+    return paths.digest(rules)
 
 
 def check_words(encoder: Any, ids: Sequence[Sequence[int]], texts: int, what: str) -> None:
@@ -126,7 +125,7 @@ def tokenize_corpus(corpus: Corpus, encoder: Any, *, max_length: int, split: boo
     prompted = encoder.pooling == "mask_prompt"  # with a template, whose texts end where the backbone's positions do
     prompted = prompted and len(encoder.tokenize(["a " * max_length], max_length)[0])
     content = [FORMAT, corpus.fingerprint(), tokenizer_fingerprint(encoder.tokenizer), max_length, prompted, split]
-    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:24]
+    key = paths.digest(content)[:24]
 
     def write(folder: Path) -> None:
         parts, lengths = [], []

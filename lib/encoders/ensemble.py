@@ -1,7 +1,5 @@
 """Encoders whose vectors are added: the twin encoders of TNCSE and JTCSE, and their merges with a third one."""
 
-import hashlib
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +39,7 @@ class EncoderSum(nn.Module):
     def fingerprint(self, files: Sequence[str] = ()) -> str:
         """As SentenceEncoder.fingerprint, of all encoders and their weights."""
         members = [encoder.fingerprint(files) for encoder in self.encoders]
-        return hashlib.sha256(json.dumps([members, self.weights]).encode()).hexdigest()
+        return paths.digest([members, self.weights])
 
     def save(self, folder: str | os.PathLike) -> None:
         """Write every encoder into a folder of its own, and their weights; `load` reads it. Errors as SentenceEncoder.save.

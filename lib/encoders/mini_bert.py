@@ -4,9 +4,7 @@
 (lib/assets/mini-bert) came from it, by notebooks/9_backbone.ipynb.
 """
 
-import hashlib
 import itertools
-import json
 import os
 import shutil
 import string
@@ -195,14 +193,14 @@ def start(corpus: Corpus, **shape: Any) -> Path:
     """What `build` writes for this corpus and shape: from the cache, or built now. The folder is called as tables call this
     backbone. Raises as `build` does."""
     versions = [metadata.version(name) for name in ("torch", "transformers", "tokenizers", "scikit-learn")]
-    key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions]).encode())
+    key = paths.digest([FORMAT, corpus.fingerprint(), sorted(shape.items()), versions])[:12]
     name = "averaging start" if shape.get("averaging", True) else "random start"
 
     def write(folder: Path) -> None:
         with progress(total=1, label=f"{name}, built once"):
             build(corpus.columns[0], folder, **shape)
 
-    return paths.made_once(paths.cache() / "backbones" / key.hexdigest()[:12] / name, write, folder=True)
+    return paths.made_once(paths.cache() / "backbones" / key / name, write, folder=True)
 
 
 def copy_halved(source: str | os.PathLike, folder: str | os.PathLike) -> Path:

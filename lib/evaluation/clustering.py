@@ -30,17 +30,15 @@ def k_means(vectors: np.ndarray, clusters: int, *, seed: int = 0) -> np.ndarray:
         return KMeans(clusters, n_init=1, random_state=seed).fit(unit_rows(vectors)).labels_
 
 
-def cluster_scores(
-    vectors: np.ndarray, labels: Sequence[str], *, clusters: int, seeds: Sequence[int] = STARTS
-) -> pd.DataFrame:
-    """How well clusters of vectors [n, D] match labels, and how far they lie apart, for one start of K-Means a seed.
+def cluster_scores(vectors: np.ndarray, labels: Sequence[str], *, clusters: int) -> pd.DataFrame:
+    """How well clusters of vectors [n, D] match labels, and how far they lie apart, for each of the STARTS of K-Means.
 
     Returns:
         seed, metric, value x 100: `v_measure` (which is NMI with the arithmetic mean) and `ari` against the labels, and
         `silhouette` of the clusters by cosine, among at most SILHOUETTE_SAMPLE texts (NaN where all texts are in one).
     """
     rows, unit = [], unit_rows(vectors)
-    for seed in seeds:
+    for seed in STARTS:
         found = k_means(vectors, clusters, seed=seed)
         values = {name: score(labels, found) for name, score in AGREEMENTS.items()}
         sample = {"sample_size": min(len(vectors), SILHOUETTE_SAMPLE), "random_state": seed}
@@ -50,17 +48,15 @@ def cluster_scores(
     return pd.DataFrame(rows, columns=["seed", "metric", "value"])
 
 
-def evaluate_clustering(
-    encode: Encode, task: LabelledTexts, *, clusters: Sequence[int] = (0,), seeds: Sequence[int] = STARTS
-) -> pd.DataFrame:
+def evaluate_clustering(encode: Encode, task: LabelledTexts, *, clusters: Sequence[int] = (0,)) -> pd.DataFrame:
     """`cluster_scores` of an encoder, the mean over the starts of K-Means, as RESULT_COLUMNS. clusters: k; 0 is the number of
     labels (MSSE takes 30 for 20 labels)."""
     vectors, row_of = encode_distinct(encode, task.texts, np.float32)
     vectors = vectors[[row_of[text] for text in task.texts]]
     rows = []
     for k in (asked or len(set(task.labels)) for asked in clusters):
-        scores = cluster_scores(vectors, task.labels, clusters=k, seeds=seeds)
+        scores = cluster_scores(vectors, task.labels, clusters=k)
         labels = (task.name, "all", f"K-Means, k {k}, vectors of length 1, {len(task):,} texts")
         means = scores.groupby("metric", sort=False).value.mean()
-        rows += [(*labels, f"mean of {len(seeds)} starts", name, value) for name, value in means.items()]
+        rows += [(*labels, f"mean of {len(STARTS)} starts", name, value) for name, value in means.items()]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)

@@ -1,7 +1,5 @@
 """What a plan measures encoders by, beside its runs: tasks read once, scores kept by content, encoders by their names."""
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -188,7 +186,7 @@ def scores(of: Run | Encoder, evaluations: Sequence[Evaluation]) -> pd.DataFrame
         if isinstance(of, Run):
             frames.append(of.results(one.name, compute, key=one.key))
         else:
-            digest = hashlib.sha256(json.dumps([FORMAT, fingerprint, one.name, one.key]).encode()).hexdigest()[:16]
+            digest = paths.digest([FORMAT, fingerprint, one.name, one.key])[:16]
             frames.append(kept_rows(paths.runs() / "scores" / f"{digest}.csv", compute))
     return pd.concat(frames)
 

@@ -100,15 +100,12 @@ class Plan:
         return added
 
     def tasks(self, kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> None:
-        """Declare what `measure` takes as `kind`, read and checked now.
+        """Declare what `measure` takes as `kind`, read and checked now. Errors as `load_tasks`.
 
         Args:
             kind: sts, transfer, retrieval, beir, in-domain retrieval, clusters, mteb or pair.
             names: of the tasks; without any, `measure` gives no rows.
             how: clusters: `clusters`, numbers of them, 0 for that of the labels. pair: `subset` and `line`.
-
-        Raises:
-            ConfigError, DataError: see `load_tasks`.
         """
         loaded, self._table = load_tasks(kind, names, data_dir, **how), None
         self._evaluations.setdefault(kind, {}).update({one.name: one for one in loaded})

@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,8 +123,7 @@ def run_id(config: RunConfig, checksums: dict[str, str]) -> str:
     for argument in (*config.needs.encoders, *config.needs.generators, *config.needs.texts):
         values["method_arguments"].pop(argument)
     values["method_arguments"] = as_before(values["method_arguments"])
-    text = json.dumps([FORMAT, values, checksums], sort_keys=True)
-    return f"{'-'.join(config.spec.names)}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return f"{'-'.join(config.spec.names)}-{paths.digest([FORMAT, values, checksums])[:12]}"
 
 
 def as_before(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,11 +143,7 @@ def encoder_name(path_or_id: str) -> str:
 
 def preflight(config: RunConfig, shared: Shared | None = None) -> SentenceEncoder:
     """Everything that can be checked before long work starts: data, backbone, memory, and that the method fits. Gives the
-    encoder that the run starts from.
-
-    Raises:
-        ConfigError, DataError, EncoderError: one sentence saying what is wrong.
-    """
+    encoder that the run starts from. Raises ConfigError, DataError or EncoderError, as `load`, and where memory is short."""
     shared = Shared() if shared is None else shared
     corpus, encoder, _ = load(config, shared)
     for argument, name in config.needs.encoders.items():

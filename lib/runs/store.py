@@ -1,7 +1,5 @@
 """Finished runs on disk, and the rows that were measured of them."""
 
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,7 +86,7 @@ class Run:
         key: whatever else the rows depend on (the list of tasks): another key is another file.
         """
         if key is not None:
-            name += "-" + hashlib.sha256(json.dumps([FORMAT, key]).encode()).hexdigest()[:8]
+            name += "-" + paths.digest([FORMAT, key])[:8]
         return kept_rows(self.folder / "results" / f"{name}.csv", compute)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from lib import paths
 from lib.checks import ConfigError
 from lib.config import RunConfig
 from lib.runs.store import Run
@@ -75,5 +74,4 @@ class Trial:
         for name, start in sorted(self.after.items()):
             several = start.trials if isinstance(start, Best) else [start]
             before.append([name, *(one.key for one in several)])
-        text = json.dumps([self.config.as_dict(), before], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return paths.digest([self.config.as_dict(), before])

@@ -21,7 +21,6 @@ def test_the_shipped_pool_has_each_shipped_word_at_least_twice():
 @pytest.mark.parametrize(
     ("load", "text", "words"),
     [
-        (load_pool, "fine\n" + "word " * 33 + "\n", "has 33 words, a pool's sentences have at most 32"),
         (load_words, "the,5\n", "the header must be word, count"),
         (load_words, "word,count\nthe\n", "line 2: 1 columns where the header has 2"),
         (load_words, "word,count\n", "holds no word"),
