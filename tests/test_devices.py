@@ -81,9 +81,10 @@ def test_the_random_state_of_every_kind_of_device_comes_back(monkeypatch, kind):
 # --- evaluation and analysis: every public function that takes an encoder, `encode` or tensors -------------------
 
 
-@pytest.fixture
-def given(tiny_bert, sentences, monkeypatch, tmp_path) -> SimpleNamespace:
+@pytest.fixture(scope="module")
+def given(tiny_bert, sentences, tmp_path_factory) -> SimpleNamespace:
     """What the cases below read, made on the CPU."""
+    tmp_path = tmp_path_factory.mktemp("given")
     given, generator = SimpleNamespace(), torch.Generator().manual_seed(0)
     given.encoder = SentenceEncoder.from_pretrained(tiny_bert, dropout=0.1, device="cpu").eval()
     given.texts = [*sentences[:9], "snow ."]

@@ -98,9 +98,10 @@ def test_what_is_encoded_is_a_list_of_texts(tiny_bert):
                 one.encode(wrong)
 
 
-def test_a_run_is_no_backbone(config):
+def test_a_run_is_no_backbone(tmp_path):
+    (tmp_path / "run/encoder").mkdir(parents=True)
     with pytest.raises(EncoderError, match="is the folder of a run: name the folder `encoder` in it"):
-        SentenceEncoder.from_pretrained(runs.run(config).folder)
+        SentenceEncoder.from_pretrained(tmp_path / "run")
 
 
 def test_an_encoder_without_a_score_is_refused():

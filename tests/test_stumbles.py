@@ -76,13 +76,12 @@ SQUARE = {"out_features": 32, "bias": True, "activation_function": "torch.nn.mod
 WIDE = {"out_features": 48, "bias": False, "activation_function": "torch.nn.modules.linear.Identity"}
 
 
-@pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("version", [2, 4, 6])
 @pytest.mark.parametrize(
     "how",
     [
         {"pooling": "cls"},
-        {"length": 8},
-        {"normalise": True},
+        {"length": 8, "normalise": True},
         {"dense": SQUARE, "length": 16},
         {"dense": WIDE, "normalise": True, "pooling": "cls", "length": 40},
     ],
@@ -98,13 +97,6 @@ def test_a_folder_gives_the_vectors_of_its_package(theirs, sentences, tmp_path, 
     for same in (SentenceEncoder.from_pretrained(tmp_path / "again"), SentenceTransformer(str(tmp_path / "again"))):
         np.testing.assert_allclose(same.encode(texts), expected, atol=1e-5)
     assert encoder.fingerprint() == SentenceEncoder.from_pretrained(tmp_path / "again").fingerprint()
-
-
-def test_normalising_and_tanh_are_part_of_the_fingerprint(theirs):
-    ways = [{}, {"normalise": True}, {"dense": SQUARE}]
-    ways.append({"dense": SQUARE | {"activation_function": "torch.nn.modules.linear.Identity"}})
-    found = {SentenceEncoder.from_pretrained(theirs(at + 2, **how)).fingerprint() for at, how in enumerate(ways)}
-    assert len(found) == 4
 
 
 # --- Weights that are in the file ---

@@ -78,9 +78,15 @@ def got(encoder, tasks, changed):
     return scores
 
 
+ENCODED = {}  # many of the causes differ in what is made of the same vectors
+
+
 def read(encoder, texts, changed):
     if not changed.get("dropout"):
-        return encoder.encode(texts).astype(float)
+        key = (encoder.pooling, encoder.projection, encoder.max_length, encoder.normalise, tuple(texts))
+        if key not in ENCODED:
+            ENCODED[key] = encoder.encode(texts).astype(float)
+        return ENCODED[key]
     torch.manual_seed(changed["dropout"])
     with in_mode(encoder, training=True), torch.no_grad():
         rows = [encoder(ids := torch.tensor([row]), torch.ones_like(ids)) for row in encoder.tokenize(texts)]

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib.analysis.maps import DRAWN, cluster_map, common_map, in_words, labelled_map, layout, neighbours, trust
+from lib.analysis import maps
+from lib.analysis.maps import cluster_map, common_map, in_words, labelled_map, layout, neighbours, trust
 from lib.checks import ConfigError
 from lib.data.files import manifest
 from lib.data.labelled import LabelledTexts, load_labelled
@@ -49,11 +50,15 @@ def test_the_map_of_an_encoder_that_knows_the_labels_and_of_one_that_does_not():
     assert quality["knows"] > 90 > 30 > quality["noise"]
 
 
-def test_points_and_quality_of_a_map_are_rows_to_publish():
-    asked = []
-    encoder = Encoder(lambda texts: asked.append(texts) or np.random.default_rng(0).normal(size=(len(texts), 8)))
-    points, quality = (what(encoder) for what in labelled_map(None, "demo", "tsne"))
-    assert len(asked) == 1 and len(points) == points.item.nunique() == min(DRAWN, 600)
+def test_points_and_quality_of_a_map_of_some_texts_are_rows_to_publish(monkeypatch, tmp_path):
+    monkeypatch.setattr(maps, "DRAWN", 50)
+    lines = [f"text {at},{'ab'[at % 2]}" for at in range(120)]
+    (tmp_path / "mine.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    asked, random = [], np.random.default_rng(0)
+    near = {text: random.normal(size=8) + 2 * (label == "a") for text, label in (line.split(",") for line in lines)}
+    encoder = Encoder(lambda texts: asked.append(texts) or np.stack([near[text] for text in texts]))
+    points, quality = (what(encoder) for what in labelled_map(tmp_path, "mine.csv", "tsne"))
+    assert len(asked) == 1 and len(points) == points.item.nunique() == 50
     assert list(points) == ["metric", "item", "label", "cluster", "x", "y"]
     values = quality.set_index("metric").value
     assert 0 < values.trustworthiness <= 1 < values.v_measure < 100 and set(quality.protocol) == {"tsne map"}

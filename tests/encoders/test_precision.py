@@ -24,9 +24,9 @@ def trained_once(encoder, inputs):
 
 @pytest.mark.parametrize("pooling", sorted(POOLINGS.keys() - {"last"}))
 def test_products_of_rounded_numbers_are_far_nearer_to_bf16_than_fp32_is(
-    backbone, sentences, pooling, has_bf16, bf16_products
+    tiny_bert, sentences, pooling, has_bf16, bf16_products
 ):
-    encoder = SentenceEncoder.from_pretrained(backbone, pooling=pooling, dropout=0.0).train()
+    encoder = SentenceEncoder.from_pretrained(tiny_bert, pooling=pooling, dropout=0.0).train()
     inputs = dict(encoder.tokenizer(sentences[:9], padding=True, return_tensors="pt"))
     inputs.pop("token_type_ids", None)
     fp32 = trained_once(encoder, inputs)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from lib.checks import EncoderError
 from lib.data.tokenized import pad
@@ -121,11 +122,15 @@ def test_the_fingerprint_follows_tokenizer_every_weight_and_setting_and_no_place
         encoders.append(load(tiny_bert))
         with torch.no_grad():
             encoders[-1].backbone.get_parameter(name).flatten()[-1] += 1e-3
-    options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": projection_head(32)}]
+    head = projection_head(32)
+    options = [{"pooling": "mean"}, {"max_length": 12}, {"dropout": 0.3}, {"projection": head}]
+    options.append({"projection": nn.Sequential(head[0])})  # without its tanh
     configs = [{"layer_norm_eps": 1e-3}, {"hidden_act": "relu"}, {"num_attention_heads": 4}]
     encoders += [load(tiny_bert, **given) for given in options]
     encoders += [load(edited("config.json", config)) for config in configs]
-    assert len({encoder.fingerprint() for encoder in encoders}) == 11
+    encoders.append(load(tiny_bert))
+    encoders[-1].normalise = True
+    assert len({encoder.fingerprint() for encoder in encoders}) == 13
 
 
 def test_incomplete_and_damaged_files_are_refused(tiny_bert, tmp_path):

@@ -15,10 +15,11 @@ from tests.methods.conftest import run as run_method
 build = builder("jtcse", dropout=0.1, cross_attention_layers=2)
 
 
-@pytest.fixture
-def deep(backbone, tmp_path, variant):
+@pytest.fixture(scope="module", params=["bert", "roberta"])
+def deep(request, tmp_path_factory, variant):
     """Four layers, weights large enough that attention is not uniform."""
-    return variant(backbone, tmp_path / "deep", num_hidden_layers=4, initializer_range=0.2)
+    folder = request.getfixturevalue(f"tiny_{request.param}")
+    return variant(folder, tmp_path_factory.mktemp("deep") / request.param, num_hidden_layers=4, initializer_range=0.2)
 
 
 def run(method, inputs, seed=1):

@@ -12,9 +12,10 @@ ROWS, LENGTH = np.array([11, 4, 17, 0, 8]), 8  # some sentences are longer
 build = builder("rankcse", projection="none")
 
 
-@pytest.fixture
-def teachers(tiny_bert, tiny_roberta, tmp_path, variant, shake):
+@pytest.fixture(scope="module")
+def teachers(tiny_bert, tiny_roberta, tmp_path_factory, variant, shake):
     """Folders: one of another length of vectors, one with another tokenizer."""
+    tmp_path = tmp_path_factory.mktemp("teachers")
     narrow = variant(tiny_bert, tmp_path / "backbone", hidden_size=16)
     for name, folder, pooling in (("teacher", narrow, "mean"), ("second_teacher", tiny_roberta, "cls")):
         shake(SentenceEncoder.from_pretrained(folder, pooling=pooling), scale=0.2).save(tmp_path / name)

@@ -1,6 +1,7 @@
 """What every committed notebook and parameter file must keep to."""
 
 import ast
+import functools
 import os
 import re
 import statistics
@@ -13,8 +14,9 @@ import nbformat
 import pytest
 import yaml
 
+from lib.batch import parameters
 from lib.batch.jobs import expand
-from lib.batch.parameters import check, declared, notebook_of
+from lib.batch.parameters import check, notebook_of
 from lib.config import RunConfig
 from lib.methods import MethodSpec
 
@@ -24,11 +26,14 @@ PARAMS = [path for path in sorted((ROOT / "params").glob("*/*.yaml")) if path.pa
 KNOWN_TAGS = {"parameters", "plan", "nbval-check-output", "nbval-ignore-output", "nbval-skip", "remove-cell"}
 
 
+declared = functools.cache(parameters.declared)  # read by many of the tests below
+
+
 def code_cells(notebook):
     return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
 
 
-@pytest.fixture(params=NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda p: p.stem)
 def notebook(request):
     return request.param, nbformat.read(request.param, 4)
 
