@@ -1,4 +1,4 @@
-"""What the auxiliary network reads and sends back, against slower ways to the same numbers."""
+"""What the auxiliary network reads and sends back, and MSSE's terms, against slower ways to the same numbers."""
 
 from types import SimpleNamespace
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lib.analysis.auxiliary import guesses, signals, with_swap
+from lib.analysis.dimensions import term_history
 from tests.methods.conftest import build, lively
 
 __all__ = ["lively"]  # a fixture
@@ -27,6 +28,15 @@ def test_ratios_are_those_of_the_columns():
         wide = found.pivot(index="step", columns="metric", values="value")
         assert wide.index.tolist() == [1, 3] and {*wide} == {*values}
         assert all(wide[name].tolist() == pytest.approx(expected) for name, expected in values.items())
+
+
+def test_quantities_of_a_history_by_hand():
+    steps = pd.DataFrame({"step": [1, 2], "own_vector": [np.nan, 4.0], "mean_vector": [np.nan, 4.25]})
+    sent = {"contrastive_gradient": 2.0, "dimension_gradient": 1.0, "reconstruction_gradient": 0.5}
+    steps = steps.assign(other_vector=6.0, **sent)
+    wanted = {"dimension": 0.5, "reconstruction": 0.25, "saves": 0.25, "misleads": 2.0}
+    found = term_history(*wanted)(SimpleNamespace(history=steps))
+    assert set(found.step) == {2} and found.set_index("metric").value.to_dict() == wanted
 
 
 def test_guesses_one_by_one(lively):

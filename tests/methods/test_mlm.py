@@ -123,10 +123,8 @@ def test_random_late_layers_are_new_even_where_some_were_saved(bert, shake, tmp_
     method.save(tmp_path / "saved")
     fresh, beside = (build(at, condenser_weight=1.0).late.state_dict() for at in (bert, tmp_path / "saved"))
     saved, copies = load_file(tmp_path / "saved" / LATE_LAYERS), build(bert, condenser_weight=1.0, head="top_layers")
-    kept = build(
-        tmp_path / "saved", condenser_weight=1.0, head="pretrained"
-    ).late.state_dict()  # as the next stage starts
-    assert all(torch.equal(kept[name], tensor) for name, tensor in saved.items())
+    kept = build(tmp_path / "saved", condenser_weight=1.0, head="pretrained").late.state_dict()
+    assert all(torch.equal(kept[name], tensor) for name, tensor in saved.items()), "the next stage starts from them"
     for name, tensor in beside.items():
         assert torch.equal(tensor, fresh[name]) and not torch.equal(tensor, saved[name]), name
     weight = "0.intermediate.dense.weight"
