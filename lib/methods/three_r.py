@@ -141,11 +141,8 @@ class ThreeR(Wrapper):
     def read_apart(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """name -> [M, D] at the place of reduction, in the encoder's mode, with random numbers of this step's own."""
         encoder = ensemble.parts(self.inner.encoder)[0]  # all read the same tokens
-        inputs = pad(
-            encoder.tokenize(texts, min(64, longest_input(encoder.backbone))),
-            encoder.tokenizer.pad_token_id,
-            device=encoder.device,
-        )
+        longest = min(64, longest_input(encoder.backbone))
+        inputs = pad(encoder.tokenize(texts, longest), encoder.tokenizer.pad_token_id, device=encoder.device)
         has_gradient = self.arguments.redundant_gradient and torch.is_grad_enabled()
         with random_kept(encoder.device), torch.set_grad_enabled(has_gradient):
             torch.manual_seed(self.seed + int(self.step))
