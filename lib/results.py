@@ -7,6 +7,7 @@ provenance of their runs stands once, in runs.json beside them.
 
 import csv
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -111,7 +112,8 @@ def add(frame: pd.DataFrame, run: Any = None, *, publish: bool = False, **labels
         labels: columns that the run does not tell, or not so; columns of the frame stay as they are.
 
     Raises:
-        DataError: two rows differ in measured values alone, or one mean over seeds would mix runs of different settings.
+        DataError: two rows differ in measured values alone, or one mean over seeds would mix runs of different settings or
+            texts.
     """
     shape = "points" if {"x", "y"} <= {*frame} else "curves" if {"step", "layer"} & {*frame} else "scores"
     known = {"settings": "given"}
@@ -172,15 +174,16 @@ def _publish(frame: pd.DataFrame, shape: str, keys: Sequence[str], run: Any) -> 
 
 
 def _check_settings(both: pd.DataFrame, new: pd.DataFrame, runs: Mapping[str, Any]) -> None:
-    """Raise DataError where rows that differ in their seed alone come from runs of different settings."""
+    """Raise DataError where rows that differ in their seed alone come from runs of different settings, or of other texts."""
     for who, part in both.merge(new[CONDITIONS].drop_duplicates()).groupby(CONDITIONS, dropna=False):
-        known = [runs[name]["settings"] for name in {*part.run_id} if runs.get(name, {}).get("settings")]
+        found = [runs[name] for name in {*part.run_id} if runs.get(name, {}).get("settings")]
+        known = [one["settings"] | {"corpus": re.sub(r" with seed \d+", "", one["corpus"])} for one in found]
         for name in sorted(set().union(*known)):
             values = {json.dumps(one[name], sort_keys=True) for one in known if name in one}
             if len(values) > 1:
                 raise DataError(
                     f"the rows {', '.join(filter(None, map(str, who[:4])))} would come from runs with different {name} ("
-                    f"{' and '.join(sorted(values))}): measure every seed again with the same settings, or delete these rows."
+                    f"{' and '.join(sorted(values))}): measure every seed with the same, or delete these rows."
                 )
 
 

@@ -20,9 +20,12 @@ LABELS = {"paper": "p", "table": "T", "method": "SimCSE"}
 SETTINGS = {"temperature": 0.05, "max_steps": 0}
 
 
-def run(seed=42, *, profile="small", backbone="mini-bert", device="CPU, 2 threads", name="simcse-1", **settings):
+def run(
+    seed=42, *, profile="small", backbone="mini-bert", device="CPU, 2 threads", name="simcse-1", text="wiki", **settings
+):
     """What `add` reads of a finished run."""
-    provenance = {"rows": 1000, "device": device, "commit": "abc", "versions": {}, "finished": "now"}
+    corpus = f"{text}.txt, 1,000 rows drawn with seed {seed}"
+    provenance = {"rows": 1000, "device": device, "commit": "abc", "versions": {}, "finished": "now", "corpus": corpus}
     config = SimpleNamespace(method="simcse", pooling="cls", precision="fp32", profile=profile, seed=seed)
     labels = {"backbone": backbone}
     return SimpleNamespace(id=name, config=config, labels=labels, provenance=provenance, settings=SETTINGS | settings)
@@ -123,12 +126,14 @@ def test_publishing_replaces_the_same_conditions_and_keeps_all_else(repository):
     assert (first["value"], first["run_id"]) == ("", "simcse-3")
 
 
-def test_a_mean_over_seeds_never_mixes_settings(repository):
+def test_a_mean_over_seeds_never_mixes_settings_or_texts(repository):
     add(scores(), run(1, name="a"), publish=True, **LABELS)
     path = repository / "results" / "small" / "p.csv"
     before = path.read_text()
     with pytest.raises(DataError, match=r"rows p, T, SimCSE, mini-bert .* different temperature \(0.05 and 0.1\)"):
         add(scores(), run(2, name="b", temperature=0.1), publish=True, **LABELS)
+    with pytest.raises(DataError, match="different corpus .*mine.txt, 1,000 rows drawn.* and .*wiki.txt, 1,000 rows drawn"):
+        add(scores(), run(2, name="b", text="mine"), publish=True, **LABELS)
     assert path.read_text() == before and set(json.loads(path.with_name("runs.json").read_text())) == {"a"}
     add(scores(), run(2, name="b", temperature=0.1), publish=True, **LABELS, settings="temperature 0.1")
     assert len(rows("small", settings="temperature 0.1")) == 1
