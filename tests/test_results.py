@@ -132,7 +132,9 @@ def test_a_mean_over_seeds_never_mixes_settings_or_texts(repository):
     before = path.read_text()
     with pytest.raises(DataError, match=r"rows p, T, SimCSE, mini-bert .* different temperature \(0.05 and 0.1\)"):
         add(scores(), run(2, name="b", temperature=0.1), publish=True, **LABELS)
-    with pytest.raises(DataError, match="different corpus .*mine.txt, 1,000 rows drawn.* and .*wiki.txt, 1,000 rows drawn"):
+    with pytest.raises(
+        DataError, match="different corpus .*mine.txt, 1,000 rows drawn.* and .*wiki.txt, 1,000 rows drawn"
+    ):
         add(scores(), run(2, name="b", text="mine"), publish=True, **LABELS)
     assert path.read_text() == before and set(json.loads(path.with_name("runs.json").read_text())) == {"a"}
     add(scores(), run(2, name="b", temperature=0.1), publish=True, **LABELS, settings="temperature 0.1")

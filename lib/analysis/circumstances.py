@@ -169,7 +169,8 @@ def training_differences(settings: Mapping[str, Any], reference: Mapping[str, An
     runs that differ in nothing else, seed included; mean of the encoders' means.
 
     Returns:
-        setting, yours, reference, effect (points on STS-B dev; NaN: not measured), pairs (of runs); the largest effect first.
+        setting, yours, reference, effect (points on STS-B dev; NaN: not measured), sd (over the pairs), pairs (of runs); the
+        largest effect first.
 
     Raises:
         ConfigError: a setting that the reference does not have.
@@ -188,8 +189,8 @@ def training_differences(settings: Mapping[str, Any], reference: Mapping[str, An
             scores = some.pivot_table("value", ["backbone", "table", "pooling", "device", "seed", "rest"], "value_of")
             apart = scores.reindex(columns=[reference[name], value]).diff(axis=1)[value].dropna()
             effect = apart.groupby("backbone").mean().mean()
-            lines.append((name, str(value), str(reference[name]), effect, len(apart)))
-    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect", "pairs"])
+            lines.append((name, str(value), str(reference[name]), effect, apart.std(), len(apart)))
+    frame = pd.DataFrame(lines, columns=["setting", "yours", "reference", "effect", "sd", "pairs"])
     return frame.sort_values("effect", key=lambda one: -one.abs(), kind="stable", na_position="last", ignore_index=True)
 
 

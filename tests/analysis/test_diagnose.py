@@ -315,6 +315,7 @@ def test_settings_that_differ_carry_what_was_measured():
         by_encoder.setdefault(low.backbone, []).extend(high.value - low.value)
     assert table.pairs.tolist() == [sum(map(len, by_encoder.values())), 0] and table.pairs[0] > 6
     assert table.effect[0] == pytest.approx(np.mean([np.mean(gains) for gains in by_encoder.values()]))
+    assert table.sd[0] == pytest.approx(np.std(np.concatenate([*by_encoder.values()]), ddof=1))
     given, usual = {"learning_rate": 4e-4, "epochs": 2}, {"learning_rate": 2e-4, "epochs": 1}
     rate = circumstances.training_differences(given, usual)
     assert rate.effect.abs().is_monotonic_decreasing and rate.pairs.min() > 0
