@@ -126,6 +126,7 @@ def compare(
 def _levels(paired: Mapping[Any, pd.Series]) -> dict[Any, float]:
     """Holm's error rate of each contrast; his procedure ends at the first p above its rate, which is that of all further ones."""
     known = {key: stats.ttest_1samp(each, 0).pvalue for key, each in paired.items() if len(each) > 1}
+    known = {key: 1.0 if np.isnan(p) else p for key, p in known.items()}  # gains of exactly 0
     rates, rate, ended = {}, 0.05, False
     for place, key in enumerate(sorted(known, key=known.get)):
         rates[key] = rate = rate if ended else 0.05 / (len(known) - place)

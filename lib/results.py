@@ -67,13 +67,24 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     else:
         own = own[own.profile == profile]
     keys = [name for name in SHAPES[shape] if name not in MEASURED]
-    own = own.drop_duplicates(keys, keep="last")
+    own = own.drop_duplicates([name for name in keys if name != "run_id"], keep="last")  # a cell was run again
     both = pd.concat([own, public], ignore_index=True)
     is_public = both.duplicated(keys, keep=False) | (both.index >= len(own))
     both["source"] = both.profile.where(is_public, "this run, " + both.profile)
     both = both.drop_duplicates(keys)
     own_first = np.argsort(~both.source.str.startswith("this run"), kind="stable")
     return both.iloc[own_first].reset_index(drop=True)
+
+
+def comparable(found: pd.DataFrame) -> pd.DataFrame:
+    """Rows that one table may compare, of what `rows` gives: where this kernel measured a published row of an encoder otherwise
+    (on another device or text, with other settings), of this encoder only what this kernel measured."""
+    same = [name for name in found if name not in (*MEASURED, "run_id", "device", "precision", "source")]
+    is_own, keys = found.source.str.startswith("this run"), pd.MultiIndex.from_frame(found[same])
+    replaced = ~is_own & keys.isin(keys[is_own])
+    is_mine = found.run_id.isin({run for _, frame in _own for run in frame.run_id})
+    is_left = ~found.backbone.isin(found.backbone[replaced])
+    return found[is_own | is_left | (is_mine & ~replaced)].reset_index(drop=True)
 
 
 def _concat(frames: Sequence[pd.DataFrame], shape: str) -> pd.DataFrame:

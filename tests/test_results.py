@@ -91,6 +91,23 @@ def test_every_measurement_is_there_once_and_says_where_from(repository):
     with pytest.raises(DataError, match="two rows with other values are both called p, T, SimCSE, mini-bert"):
         add(pd.concat([scores(1.0), scores(2.0)]), run(), **LABELS)
     assert rows().equals(found)
+    add(scores(4.0), run(2, name="c"), **LABELS)  # in the same kernel, with other settings
+    assert rows().value.tolist() == [4.0, 1.0]
+
+
+def test_own_rows_are_compared_with_own_ones_where_they_differ_from_published_ones(repository, monkeypatch):
+    published = [(seed, method) for method in ("A", "B") for seed in (1, 2)]
+    for seed, method in published:
+        add(scores(1.0, method=method), run(seed, name=f"{method}{seed}"), publish=True, **LABELS)
+    monkeypatch.setattr(results, "_own", [])  # a new kernel
+    add(scores(1.0, method="A"), run(1, name="A1"), **LABELS)  # found again
+    add(scores(5.0, method="C"), run(1, name="C1"), **LABELS)
+    assert results.comparable(rows()).equals(rows()) and len(rows()) == 5
+    add(scores(2.0, method="B"), run(1, name="B1", device="NVIDIA H200"), **LABELS)
+    add(scores(9.0), run(1, name="x", backbone="mine"), **LABELS)
+    found = results.comparable(rows())
+    assert sorted(found.method + found.seed + found.device) == ["A1CPU", "B1NVIDIA H200", "C1CPU", "SimCSE1CPU"]
+    assert set(compare(found[found.backbone == "mini-bert"].assign(device=""), "A").gain.dropna()) == {1.0, 4.0}
 
 
 def test_rows_of_the_demo_stand_aside_for_published_ones_of_their_encoder(repository):
@@ -248,8 +265,9 @@ def test_unequal_conditions_are_refused_by_name(name):
     [
         ({"D": [1.0, 1.9, 0.2, 1.3], "B": [1.0, 1.1, 0.9, 1.0], "C": [1.0, 1.4, 0.5, 0.9]}, {"B": 3, "C": 2, "D": 1}),
         ({"B": [1.445, 1.445, 0.555, 0.555], "C": [1.495, 1.495, 0.505, 0.505]}, {"B": 2, "C": 2}),
+        ({"D": [1.0, 1.5, 0.4, 0.9], "C": [0.0] * 4, "B": [1.0, 1.1, 0.9, 1.0]}, {"B": 3, "D": 2}),
     ],
-    ids=["the smallest p of three at 5 % / 3", "ends at the first p above its rate"],
+    ids=["the smallest p of three at 5 % / 3", "ends at the first p above its rate", "a gain of 0 is the last"],
 )
 def test_holms_intervals_by_hand(gains, rates):
     over_a = {"A": [0.0] * 4} | gains

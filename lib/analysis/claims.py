@@ -82,7 +82,7 @@ def _parts(claim: Claim, profile: str | None) -> Iterator[tuple[str, pd.DataFram
     filters = {"paper": claim.paper} | {name: value for name, value in test.rows.items() if name not in ends}
     if "protocol" in filters:
         filters["protocol"] = lambda column: column.str.fullmatch(test.rows["protocol"])
-    found = results.rows(profile, shape=test.shape, **filters)
+    found = results.comparable(results.rows(profile, shape=test.shape, **filters))
     for name in ends:
         same = ["backbone", "method", *test.apart, "sentences", "settings", "metric", "group", "seed"]
         found = found[found[name] == found.groupby(list(dict.fromkeys(same)), dropna=False)[name].transform("max")]

@@ -19,18 +19,24 @@ from lib.training import NumericError
 
 def read(file: Path, assignments: Sequence[str] = ()) -> RunConfig:
     """The run that a parameter file names, changed by `name=value`. Names that only the file's notebook reads (its sweeps) are
-    checked and left out; raises ConfigError for no method, a name that nobody reads, or a wrong value."""
+    checked and left out; raises ConfigError for no method, a name that nobody reads (of `name=value`: no run), or a wrong
+    value."""
     values, notebook = read_file(file), notebook_of(file)
     given = [read_assignment({}, text)["method"] for text in assignments if text.startswith("method=")]
     if not (method := given[-1] if given else values.get("method")):
         raise ConfigError(f"{file} names no method: write `method: simcse` in it, or give -p method=simcse.")
     others = declared(notebook)[0] if notebook else {}
-    kinds = others | get_type_hints(RunConfig)
+    kinds = get_type_hints(RunConfig)
     for name in MethodSpec.parse(fit("method", str, method)).names:
         kinds |= get_type_hints(REGISTRY[name].Arguments)
-    values = check(kinds, values, str(file))
+    values = check(others | kinds, values, str(file))
     for text in assignments:
-        values |= check(kinds, read_assignment(kinds, text), "-p")
+        changed = check(others | kinds, read_assignment(others | kinds, text), "-p")
+        if unread := sorted(set(changed) - set(kinds)):
+            raise ConfigError(
+                f"-p {text}: {unread[0]} is for the notebook, one run reads single values such as seed=43."
+            )
+        values |= changed
     return RunConfig.from_parameters(values, others=others)
 
 

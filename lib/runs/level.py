@@ -160,7 +160,7 @@ def standings(found: pd.DataFrame, work: Mapping[str, float]) -> pd.DataFrame:
 
 def published(profile: str, *methods: str) -> pd.DataFrame:
     """`standings` of the published STS scores: of all methods, or SimCSE and these."""
-    found = results.sts(results.rows(profile, paper="level", table="level", settings="level"))
+    found = results.sts(results.comparable(results.rows(profile, paper="level", table="level", settings="level")))
     table = standings(found, works(read(TABLE)))
     return table[table.index.isin([*methods, "SimCSE"], level="method")] if methods else table
 

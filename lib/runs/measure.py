@@ -63,8 +63,8 @@ def load_tasks(kind: str, names: Sequence[str], data_dir: Path, **how: Any) -> l
 
 
 def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
-    if len(names) != 1 and not set(STS_TASKS) <= set(names):
-        raise ConfigError(f"sts tasks {list(names)}: give one task, or all of {', '.join(STS_TASKS)}.")
+    if len(names) != 1 and set(STS_TASKS) != set(names):  # what is averaged
+        raise ConfigError(f"sts tasks {list(names)}: give one task, or all of {', '.join(STS_TASKS)} alone.")
     tasks = [load_sts(data_dir, name) for name in names]
     return [Evaluation("sts", [task.fingerprint() for task in tasks], partial(evaluate_sts, tasks=tasks))]
 

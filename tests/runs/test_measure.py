@@ -32,6 +32,7 @@ def encoders(tiny_bert):
         ("sst", ["demo"], {}, "the kind of tasks 'sst' is unknown: choose one of sts, transfer, "),
         ("sts", [], {}, "give one task, or all of STS12, .*SICK-R"),
         ("sts", ["STS12", "STS13"], {}, "sts tasks .* give one task, or all of STS12"),
+        ("sts", [*STS_TASKS, "mine.csv"], {}, "give one task, or all of STS12, .*SICK-R alone"),
         ("transfer", ["MR", "MR"], {}, "transfer tasks .* name each of them once"),
         ("clusters", ["toy.tsv", "./toy.tsv"], {}, "clusters tasks .* and files by different names"),
         ("beir", ["nonsense"], {}, "mteb task 'nonsense' not found"),
