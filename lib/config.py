@@ -143,7 +143,7 @@ class RunConfig(checks.Checked):
         return self.replace(corpus_size=size, eval_every=max(1, min(self.eval_every, steps // 4)))
 
     def fewer(self, size: int) -> RunConfig:
-        """The same run on fewer sentences, seen in more whole passes: at most as many steps. 0: itself."""
+        """The same run on fewer sentences, seen in more whole passes: about as many steps. 0: itself."""
         if size in (0, self.corpus_size):
             return self
         rows = self.corpus_size or len(self.whole_corpus())

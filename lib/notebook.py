@@ -11,6 +11,7 @@ import inspect
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,19 +33,21 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
         further: a file of params/ with the settings that the notebook does not show; what papermill sets replaces one.
 
     Raises:
-        ConfigError: a value has another type, or papermill set a name that nobody declares.
+        ConfigError: a value has another type, or papermill or the parameters cell sets a name that nobody declares.
     """
-    kinds = namespace.get("__annotations__")
-    if not kinds:
+    declared = namespace.get("__annotations__")
+    if not declared:
         raise ConfigError("the notebook has no parameters yet: run its parameters cell first.")
     defaults = yaml.safe_load((paths.root() / further).read_text(encoding="utf8")) if further else {}
-    check_known(kinds, defaults or kinds, "parameter")
-    kinds = {name: kind_of(value) for name, value in defaults.items()} | kinds
-    cells = [source for source in namespace.get("In", []) if source.startswith("# Parameters\n")]  # papermill's comment
-    tree = ast.walk(ast.parse(cells[-1] if cells else ""))
+    check_known(declared, defaults or declared, "parameter")
+    kinds = {name: kind_of(value) for name, value in defaults.items()} | declared
+    set_in: list[str] = []
+    for start in ("# Parameters\n", f"{next(iter(declared))} *:"):  # papermill's cell and the notebook's own
+        set_in += [source for source in namespace.get("In", []) if re.search(f"^{start}", source, re.MULTILINE)][-1:]
+    tree = ast.walk(ast.parse("\n".join(set_in)))
     given = [node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
     check_known(given, kinds, "parameter")
-    values = defaults | {name: namespace[name] for name in (*namespace["__annotations__"], *given)}
+    values = defaults | {name: namespace[name] for name in (*declared, *given)}
     return Parameters({name: fit(name, kinds[name], value) for name, value in values.items()})
 
 

@@ -154,7 +154,8 @@ def history(
     """
 
     def curves(run: Any) -> pd.DataFrame:
-        frame = derive(run.history).dropna(subset=list(quantities))
+        frame = derive(run.history)
+        frame = frame.reindex(columns=["step", *quantities]).dropna()  # a switched-off term has no column
         return frame.melt("step", list(quantities), "metric")
 
     return curves

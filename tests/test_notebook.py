@@ -37,6 +37,17 @@ def test_declared_parameters_only_as_the_last_cell_that_sets_them_says():
         parameters(namespace("# Parameters\nfp16 = 'false'\n"))
     values = namespace("# Parameters\nsed = 3\n", "x = 2", "# Parameters\nseed = 3\n", "x = 1")
     assert parameters(values)["seed"] == 3, "a session can correct itself"
+    params = "params/demo/1_simcse.yaml"
+    cell, first = "profile: str = 'demo'\n", "profile: str = 'demo'\nsweep_sise = 9\n"
+    values = {
+        "In": [first, cell + "sweep_size = 99\n"],
+        "sweep_size": 99,
+        "__annotations__": {"profile": str},
+        "profile": "demo",
+    }
+    assert parameters(values, params)["sweep_size"] == 99, "without its type"
+    with pytest.raises(ConfigError, match="unknown parameter 'sweep_sise': did you mean 'sweep_size'"):
+        parameters(values | {"In": [first]}, params)
     with pytest.raises(ConfigError, match="run its parameters cell first"):
         parameters({"In": [""]})
 

@@ -179,6 +179,7 @@ def test_a_history_gives_curves_of_the_steps_that_have_all_quantities():
     history = pd.DataFrame({"step": [0, 1, 2], "loss": [np.nan, 2.0, 1.0], "alignment": [0.3, np.nan, 0.1]})
     found = results.history("loss", "alignment")(SimpleNamespace(history=history))
     assert found.to_numpy().tolist() == [[2, "loss", 1.0], [2, "alignment", 0.1]]
+    assert results.history("loss", "ami")(SimpleNamespace(history=history)).empty, "a term that was switched off"
     halves = results.history("half", derive=lambda frame: frame.assign(half=frame.loss / 2))
     assert halves(SimpleNamespace(history=history))[["step", "value"]].to_numpy().tolist() == [[1, 1.0], [2, 0.5]]
 

@@ -19,6 +19,8 @@ def signals(run: Any) -> pd.DataFrame:
         gradients at the [CLS] vectors, weight included; `own vector` and `other vector`, L_aux with the sentence's own and
         with another sentence's vector, in nats.
     """
+    if "own_vector" not in run.history:  # swap_every: 0
+        return pd.DataFrame(columns=["settings", "step", "metric", "value"])
     looked = run.history.dropna(subset="own_vector")
     weight = run.config.method_arguments["auxiliary_weight"]
     values = {

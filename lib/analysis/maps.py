@@ -20,6 +20,7 @@ from lib.encoders import SentenceEncoder
 from lib.evaluation.clustering import cluster_scores, k_means, unit_rows
 from lib.evaluation.retrieval import top_k
 
+LAYOUTS = ("tsne", "umap")
 DRAWN = 600  # texts of a map that are published and drawn
 TRUST_SAMPLE = 3_000  # texts among which neighbours are compared: the cost is quadratic
 
@@ -31,7 +32,7 @@ def layout(vectors: np.ndarray, kind: str = "tsne", *, start: np.ndarray | None 
     any other.
     start: [n, 2], where t-SNE begins; None: at the first two of these components.
     """
-    check_choice("the kind of a map", kind, ("tsne", "umap"))
+    check_choice("the kind of a map", kind, LAYOUTS)
     x = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     x = PCA(min(50, *x.shape), random_state=0).fit_transform(x)
     if kind == "tsne":

@@ -18,7 +18,7 @@ from lib.encoders.weights import save_weights
 
 PREFIXES = ("bert.", "roberta.")
 LAYER = "mlp.dense."
-TEXT = ("*.json", "*.txt", "*.model")  # configuration and tokenizer
+TEXT = ("*.json", "*.txt", "*.model", "1_Pooling/config.json")  # configuration and tokenizer
 
 
 def readable(path_or_id: str | os.PathLike) -> str | os.PathLike:
@@ -68,7 +68,9 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 def _write(state: dict[str, Tensor], folder: Path, new: Path) -> None:
     for text in _texts(folder):
-        shutil.copy(text, new)
+        target = new / text.relative_to(folder)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy(text, target)
     prefix = next((one for one in PREFIXES if any(name.startswith(one) for name in state)), "")
     backbone = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
     heads = ("mlp.", "lm_head.", "cls.")

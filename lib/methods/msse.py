@@ -167,6 +167,8 @@ class DenoisingDecoder(nn.Module):
     def __init__(self, encoder: SentenceEncoder, arguments: MSSEArguments) -> None:
         super().__init__()
         config, heads = encoder.backbone.config, arguments.decoder_heads
+        if config.hidden_size % heads:
+            raise ConfigError(f"decoder_heads {heads} does not divide the backbone's {config.hidden_size} dimensions.")
         layer = nn.TransformerDecoderLayer(
             config.hidden_size, heads, config.intermediate_size, config.hidden_dropout_prob, "gelu", batch_first=True
         )

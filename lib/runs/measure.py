@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lib import paths
+from lib.analysis.maps import LAYOUTS
 from lib.checks import ConfigError, check_choice, check_range
 from lib.config import RunConfig
 from lib.data import load_sts, transfer
@@ -18,6 +19,7 @@ from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
 from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, ensemble
+from lib.encoders.heads import TRAINING_HEAD
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.whitening import Whitened
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
@@ -66,7 +68,8 @@ def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     if len(names) != 1 and set(STS_TASKS) != set(names):  # what is averaged
         raise ConfigError(f"sts tasks {list(names)}: give one task, or all of {', '.join(STS_TASKS)} alone.")
     tasks = [load_sts(data_dir, name) for name in names]
-    return [Evaluation("sts", [task.fingerprint() for task in tasks], partial(evaluate_sts, tasks=tasks))]
+    called = [task.name for task in tasks if is_file_of_pairs(task.name)]  # rows of a renamed file have its new name
+    return [Evaluation("sts", [task.fingerprint() for task in tasks] + called, partial(evaluate_sts, tasks=tasks))]
 
 
 def _transfer(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -98,9 +101,14 @@ def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     ]
 
 
-def _clusters(names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,)) -> list[Evaluation]:
-    """clusters: k of K-Means; 0 is the number of labels."""
+def _clusters(
+    names: Sequence[str], data_dir: Path, *, clusters: Sequence[int] = (0,), layouts: Sequence[str] = ()
+) -> list[Evaluation]:
+    """clusters: k of K-Means; 0 is the number of labels. layouts: kinds of maps that will be made of the first task."""
     tasks = [load_labelled(data_dir, name) for name in names]
+    for kind in layouts if tasks else ():
+        check_choice("the kind of a map", kind, LAYOUTS)
+        check_range(f"texts of {tasks[0].name} for a map", len(tasks[0]), 22)
     for task in tasks:
         for k in filter(None, clusters):
             check_range(f"clusters of {task.name}", k, 2, len(task))
@@ -163,10 +171,10 @@ def dev_row(run: Run) -> pd.DataFrame:
 
 
 def projected_dev(run: Run) -> pd.DataFrame:
-    """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses. Raises EncoderError
-    where the run has no such projection."""
-    if run.config.dev_task == "none":
-        return dev_row(run)
+    """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses; no row where the run
+    has none."""
+    if run.config.dev_task == "none" or not (run.folder / "encoder" / TRAINING_HEAD).is_file():
+        return dev_row(run)[:0]
     (dev,) = dev_pairs(run.config)
     rows = run.results("dev-projected", lambda: dev.rows(run.encoder(training_head=True).encode), key=dev.key)
     return rows[rows.aggregation == "all"]

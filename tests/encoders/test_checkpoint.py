@@ -51,9 +51,14 @@ def test_the_trained_layer_is_the_projection(written, tiny_bert, tiny_roberta, k
     assert readable(folder) == readable(folder) != folder
 
 
-def test_without_the_layer_there_is_no_projection(written):
+def test_without_the_layer_there_is_no_projection(written, tmp_path):
     folder, _ = written("bin", layer=False)
     assert SentenceEncoder.from_pretrained(readable(folder)).projection is None
+    old = tmp_path / "old"
+    SentenceEncoder.from_pretrained("demo", pooling="mean").save(old)
+    torch.save(load_file(old / "model.safetensors"), old / "pytorch_model.bin")
+    (old / "model.safetensors").unlink()  # as sentence-transformers wrote it once
+    assert SentenceEncoder.from_pretrained(readable(old)).pooling == "mean"
     other, _ = written("safetensors", layer=False)
     assert readable(other) == other and readable("someone/bert") == "someone/bert"  # read as they are
 

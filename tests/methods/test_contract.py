@@ -466,6 +466,7 @@ MISFITS = [  # with a backbone of 2 layers and 32 dimensions
     ("three_r(simcse)", {"pool": "NOTHING"}, "nothing does not exist"),
     ("three_r(simcse)", {"words": "NOTHING"}, "nothing does not exist"),  # although it is not read
     ("msse", {"backbone": "PROJECTED"}, "before any projection"),
+    ("msse", {"decoder_heads": 5}, "decoder_heads 5 does not divide the backbone's 32 dimensions"),
     ("infocse", {"backbone": "HEADLESS", "head": "top_layers"}, HEADLESS),
     ("mlm", {"backbone": "HEADLESS"}, HEADLESS),
     ("msse", {"backbone": "HEADLESS"}, HEADLESS),

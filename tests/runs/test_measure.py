@@ -37,6 +37,8 @@ def encoders(tiny_bert):
         ("clusters", ["toy.tsv", "./toy.tsv"], {}, "clusters tasks .* and files by different names"),
         ("beir", ["nonsense"], {}, "mteb task 'nonsense' not found"),
         ("clusters", ["toy.tsv"], {"clusters": [99]}, "clusters of toy must be at least 2, at most 4; got 99"),
+        ("clusters", ["toy.tsv"], {"layouts": ["pca"]}, "the kind of a map 'pca' is unknown: choose one of tsne, umap"),
+        ("clusters", ["toy.tsv"], {"layouts": ["tsne"]}, "texts of toy for a map must be at least 22; got 4"),
         ("pair", ["demo"], {"subset": "x", "line": 1}, "subset of demo 'x' is unknown: choose one of demo"),
         ("pair", ["demo"], {"subset": "demo", "line": 1000}, "line of demo, demo must be at least 1, at most"),
     ],
@@ -104,6 +106,16 @@ def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(e
     assert len(list((paths.runs() / "scores").glob("*.csv"))) == 3 and len(list(run.folder.glob("results/*.csv"))) == 2
 
 
+def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, tmp_path):
+    (tmp_path / "first.csv").write_text(
+        "sentence1,sentence2,score\na dog,a cat,1\na dog,two dogs,3\na cat,a dog runs,2\n"
+    )
+    for name in ("first.csv", "second.csv"):
+        (found,) = tmp_path.glob("*.csv")
+        found.rename(tmp_path / name)
+        assert {*scores(encoders[0], load_tasks("sts", [name], tmp_path)).task} == {name}
+
+
 # --- Encoders of runs ---
 
 
@@ -135,3 +147,4 @@ def test_the_dev_score_behind_the_training_projection_is_that_of_that_encoder(co
     rows = projected_dev(run)
     assert rows.value.tolist() == dev[dev.aggregation == "all"].value.tolist() and rows.split.tolist() == ["dev"]
     assert rows.value[0] != run.metrics["dev"]
+    assert projected_dev(runs.run(config.replace(projection="none"))).empty
