@@ -21,13 +21,13 @@ BASE = {"paper": "simcse", "metric": "m", "backbone": "mini-bert", "task": "", "
 def add(repository):
     """Function (method -> values of seeds 0, 1, ...) that adds rows to an empty repository."""
 
-    def added(methods, **other):
+    def added(methods, publish=False, **other):
         lines = [
             BASE | {"method": name, "seed": str(seed), "value": value} | other
             for name, values in methods.items()
             for seed, value in enumerate(values)
         ]
-        return results.add(pd.DataFrame(lines))
+        return results.add(pd.DataFrame(lines), publish=publish)
 
     return added
 
@@ -128,6 +128,14 @@ def test_nothing_in_common_or_on_one_device_is_not_measured(add):
     assert claims.judged(claim()).to_dict("records") == [{"part": "", "verdict": "not measured"}]
     add({"B": values["B"]})
     assert judged()["", "mini-bert"] == ("holds on one encoder", 2.033333)
+
+
+def test_a_claim_is_not_judged_by_own_and_published_rows_together(add, monkeypatch):
+    add(apart(SURE), publish=True)
+    monkeypatch.setattr(results, "_own", [])
+    assert judged()["", "mini-bert"] == ("holds on one encoder", 2.033333)
+    add(apart(UNSURE), device="NVIDIA H200")
+    assert judged()["", "mini-bert"] == ("open", 0.3)
 
 
 # --- The register ---
