@@ -35,7 +35,7 @@ def projection_head(dimension: int) -> nn.Sequential:
 
 
 class BatchNormMLP(nn.Sequential):
-    """DiffCSE's and InfoCSE's training head (their code; neither paper has it): two linear layers without bias, batch
+    """DiffCSE's training head, which InfoCSE's code takes over and its paper does not mention: two linear layers without bias, batch
     norm after each, ReLU between them, no scale or shift at the end. [.., D] -> [.., D]; statistics over all rows."""
 
     def __init__(self, dimension: int) -> None:

@@ -22,7 +22,7 @@ def info_nce(
 ) -> Tensor:
     """InfoNCE with in-batch negatives, one direction: row i of z1 looks for row i of z2.
 
-    SimCSE (arXiv 2104.08821) Eq. 1; with hard negatives Eq. 5 and the weight alpha of Section 4 (Table 7):
+    SimCSE (arXiv 2104.08821) Eq. 1; with hard negatives Eq. 5 and the weight alpha of Table 7:
 
         l_i = -log( e^{cos(z_i, z_i+)/t} / sum_j ( e^{cos(z_i, z_j+)/t} + alpha^{[i=j]} e^{cos(z_i, z_j-)/t} ) )
 

@@ -40,7 +40,7 @@ def list_mle(z1: Tensor, z2: Tensor, teacher: Tensor, *, temperature: float = 0.
 
         l_i = - 1/N sum_k log( e^{cos(i, pi_i(k))/t} / sum_{l >= k} e^{cos(i, pi_i(l))/t} )
 
-    The paper has no 1/N, and its sum grows as ln N! (496 at N = 128, where InfoNCE starts from 4.9). Of equal values of the
+    The paper has no 1/N, and its sum grows as ln (N-1)! (492 at N = 128, where InfoNCE starts from 4.9). Of equal values of the
     teacher, the earlier row of the batch counts as the more similar one. Arguments as in `list_net`.
     """
     student, order = _others(_cosines(z1, z2, temperature, teacher=teacher)), _others(teacher)

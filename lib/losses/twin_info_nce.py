@@ -14,7 +14,7 @@ def twin_info_nce(a: Tensor, b: Tensor | None = None, *, temperature: float = 0.
 
     With one encoder (b = a) each copy has 2N - 2 negatives, from both views (SimCLR's NT-Xent, arXiv 2002.05709, Eq. 1;
     Mirror-BERT, arXiv 2104.08027, Eq. 1; JTCSE, Eq. 11). With two, the same row of the other encoder is neither positive
-    nor negative (Eq. 12, as the authors' code reads it); twin_info_nce(a, b) and twin_info_nce(b, a) differ.
+    nor negative (Eq. 12; both as the authors' code reads them); twin_info_nce(a, b) and twin_info_nce(b, a) differ.
     Returns the mean over the 2N rows.
 
     Args:

@@ -55,7 +55,7 @@ class AMIArguments(Checked):
 class MiCSEArguments(AMIArguments):
     ami_weight: NonNegative = 1.0e-3  # lambda; the authors' value at 0.1 % of the data
     temperature: Positive = 0.05
-    queue_size: Count = 384  # Section 4.1; 0 switches momentum encoder and queue off
+    queue_size: Count = 384  # Section 3.1; 0 switches momentum encoder and queue off
     momentum: Probability = 0.995
     momentum_dropout: Annotated[float, Interval(ge=0, le=0.99)] = 0.3  # of the momentum encoder
     negatives: Literal["in_batch", "own_view", "none"] = "in_batch"  # code; Eq. 2; Table 4, lower half
@@ -68,7 +68,7 @@ class MiCSEArguments(AMIArguments):
 
 
 class MiCSE(Method):
-    """Terms `info_nce` (Eq. 2) and `ami` (Eq. 3): the same sentence twice, dropout makes the two views."""
+    """Terms `info_nce` (Eq. 2) and `ami` (Eqs. 4 and 5): the same sentence twice, dropout makes the two views."""
 
     Arguments = MiCSEArguments
 

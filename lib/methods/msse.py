@@ -2,7 +2,7 @@
 sentences are told apart, dimensions are told apart, and a decoder has to rebuild the sentence from its vector.
 
 Where paper and authors' code disagree, the defaults are the paper's, but for three things: L_DCM is a sum divided by D
-(neither; chosen on dev), the mean over tokens in L_ICM and the decoder are the code's. The code also has a projection, other weights
+(neither; chosen on dev), the mean over tokens in L_ICM and the decoder's design are the code's. The code also has a projection, other weights
 and a term that the paper does not have (an estimate of mutual information between layers), which is left out.
 """
 

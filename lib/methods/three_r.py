@@ -126,7 +126,7 @@ class ThreeR(Wrapper):
         return redundant_dimensions(sigma, self.threshold, **how)
 
     def redundant_vectors(self) -> dict[str, Tensor | None]:
-        """name -> hbar [D], the mean of pool sentences drawn for this step (Eq. 4) or of the words; None: nothing is
+        """name -> hbar [D], the mean of pool sentences drawn for this step (Section 3.1) or of the words; None: nothing is
         subtracted."""
         if self.arguments.operation == "zero":
             return dict.fromkeys(self.inner.names)
