@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 DATA   ?= $(CSE_DATA)
 NOISE  := "metadata.papermill metadata.widgets metadata.language_info.version cell.metadata.papermill cell.metadata.execution cell.metadata.collapsed"
 
-# nothing is fetched by these, whatever the notebooks name
+# these take nothing from the hub, whatever the notebooks name
 reproduce test notebooks published: export HF_HUB_OFFLINE = 1
 export HF_HUB_DISABLE_TELEMETRY = 1
 export PYTHONHASHSEED = 0
