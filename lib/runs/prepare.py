@@ -148,7 +148,7 @@ def preflight(config: RunConfig, shared: Shared | None = None) -> SentenceEncode
     corpus, encoder, _ = load(config, shared)
     for argument, name in config.needs.encoders.items():
         shared.once(ensemble.load, name, device="cpu", what=argument)
-    check_machine(config, encoder, columns=len(augment.roles(corpus, config.augmentation)))
+    check_machine(config, encoder, corpus, columns=len(augment.roles(corpus, config.augmentation)))
     build(config, copy.deepcopy(encoder))  # the method may change its encoder
     return encoder
 
@@ -162,14 +162,14 @@ def build(config: RunConfig, encoder: SentenceEncoder) -> Method:
         raise ConfigError(f"method {config.method} cannot be built here: {str(error).splitlines()[0]}") from error
 
 
-def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) -> None:
+def check_machine(config: RunConfig, encoder: SentenceEncoder, corpus: Corpus, *, columns: int) -> None:
     """That the device has the precision, and the memory: an estimate is compared with what is free, of weights, gradient and
     Adam's two moments, and the activations.
 
     Activations per token and layer: 34 hidden values plus 5 heads x length, in 2-byte units (Korthikanti et al.
     2022, arXiv 2205.05198, Eq. 1), twice that in fp32, and in bf16 by rounding. The estimate is meant to catch what cannot work at all.
 
-    columns: sentences of a row of the corpus. Raises ConfigError for fp16 on a CPU, and where more is needed than is free.
+    columns: sentences of a row of the corpus, which an augmentation may double. Raises ConfigError for fp16 on a CPU, and where more is needed than is free.
     """
     backbone, group, needs = encoder.backbone.config, processes(), config.needs
     if config.precision == "fp16" and group.device.type == "cpu":
@@ -177,8 +177,10 @@ def check_machine(config: RunConfig, encoder: SentenceEncoder, *, columns: int) 
     parameters = sum(p.numel() for p in encoder.parameters()) + 12 * backbone.hidden_size**2 * needs.further_layers
     rows = config.batch_size / group.num_processes
     rows = min(rows, config.chunk_size or rows)
-    tokens = rows * max(needs.passes, columns) * config.max_length
-    width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * config.max_length
+    longest = max(len(text.encode()) for column in corpus.columns for text in column)  # bytes: a token has one or more
+    length = config.max_length if needs.pretraining else min(config.max_length, longest + 2)
+    tokens = rows * max(needs.passes, columns) * length
+    width = 34 * backbone.hidden_size + 5 * backbone.num_attention_heads * length
     dtype = DTYPES.get(config.precision)
     is_fp32 = dtype is None or is_rounded(group.device, dtype)
     activations = tokens * backbone.num_hidden_layers * width * (2 if is_fp32 else 1)

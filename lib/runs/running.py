@@ -48,7 +48,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
     if stored.is_finished:
         shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished
         return stored
-    check_machine(config, prepared.encoder, columns=len(prepared.corpus.roles))
+    check_machine(config, prepared.encoder, prepared.corpus, columns=len(prepared.corpus.roles))
     group = processes()
     if group.is_main_process:
         _check_place(stored.folder)

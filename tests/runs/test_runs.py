@@ -107,6 +107,15 @@ def test_a_run_says_that_its_bf16_was_computed_by_rounding_and_counts_the_memory
         runs.preflight(config.replace(precision="bf16", batch_size=200, seed=9))
 
 
+def test_short_sentences_need_no_memory_for_a_long_limit(config, tmp_path, monkeypatch):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 22 * 2**20})())
+    for word, fits in (("a dog", True), ("a dog runs far away" * 9, False)):
+        (tmp_path / "own.txt").write_text("".join(f"{word} {i}\n" for i in range(200)))
+        own = config.replace(corpus=str(tmp_path / "own.txt"), batch_size=150, max_length=64)
+        with nullcontext() if fits else pytest.raises(ConfigError, match="would need about .* or max_length"):
+            runs.preflight(own)
+
+
 @pytest.mark.parametrize(
     "change, error, words",
     [
