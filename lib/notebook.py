@@ -41,14 +41,25 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
     defaults = yaml.safe_load((paths.root() / further).read_text(encoding="utf8")) if further else {}
     check_known(declared, defaults or declared, "parameter")
     kinds = {name: kind_of(value) for name, value in defaults.items()} | declared
-    set_in: list[str] = []
-    for start in ("# Parameters\n", f"{next(iter(declared))} *:"):  # papermill's cell and the notebook's own
-        set_in += [source for source in namespace.get("In", []) if re.search(f"^{start}", source, re.MULTILINE)][-1:]
-    tree = ast.walk(ast.parse("\n".join(set_in)))
-    given = [node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    cells, first = namespace.get("In", []), re.compile(f"^{next(iter(declared))} *:", re.MULTILINE)
+    set_in = [source for source in cells if source.startswith("# Parameters\n")][-1:]  # by papermill
+    set_in += [source for source in cells if first.search(source)][
+        -1:
+    ]  # in the notebook's own cell, also without a type
+    given = [name for source in set_in for name in _assigned(source)]
     check_known(given, kinds, "parameter")
-    values = defaults | {name: namespace[name] for name in (*declared, *given)}
+    values = defaults | {name: namespace[name] for name in (*declared, *given) if name in namespace}
     return Parameters({name: fit(name, kinds[name], value) for name, value in values.items()})
+
+
+def _assigned(source: str) -> list[str]:
+    """Names that a cell sets at its top level; none of a cell that Python could not read."""
+    try:
+        lines = ast.parse(source).body
+    except SyntaxError:
+        return []
+    targets = [node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None) for node in lines]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _palette_png(figure: Any) -> bytes:

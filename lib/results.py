@@ -67,7 +67,8 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     else:
         own = own[own.profile == profile]
     keys = [name for name in SHAPES[shape] if name not in MEASURED]
-    own = own.drop_duplicates([name for name in keys if name != "run_id"], keep="last")  # a cell was run again
+    again = [name for name in keys if name not in ("run_id", "precision", "device")]  # where a cell was run again
+    own = own.drop_duplicates(again, keep="last")
     both = pd.concat([own, public], ignore_index=True)
     is_public = both.duplicated(keys, keep=False) | (both.index >= len(own))
     both["source"] = both.profile.where(is_public, "this run, " + both.profile)
@@ -78,11 +79,11 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
 
 def comparable(found: pd.DataFrame) -> pd.DataFrame:
     """Rows that one table may compare, of what `rows` gives: where this kernel measured a published row of an encoder otherwise
-    (on another device or text, with other settings), of this encoder only what this kernel measured."""
-    same = [name for name in found if name not in (*MEASURED, "run_id", "device", "precision", "source")]
+    (on another device, or other sentences), of this encoder only what this kernel measured."""
+    same = [name for name in found if name not in (*MEASURED, "run_id", "device", "precision", "sentences", "source")]
     is_own, keys = found.source.str.startswith("this run"), pd.MultiIndex.from_frame(found[same])
     replaced = ~is_own & keys.isin(keys[is_own])
-    is_mine = found.run_id.isin({run for _, frame in _own for run in frame.run_id})
+    is_mine = found.run_id.isin({run for _, frame in _own for run in frame.run_id} - {""})
     is_left = ~found.backbone.isin(found.backbone[replaced])
     return found[is_own | is_left | (is_mine & ~replaced)].reset_index(drop=True)
 
@@ -155,8 +156,8 @@ def history(
 
     def curves(run: Any) -> pd.DataFrame:
         frame = derive(run.history)
-        frame = frame.reindex(columns=["step", *quantities]).dropna()  # a switched-off term has no column
-        return frame.melt("step", list(quantities), "metric")
+        known = [name for name in quantities if name in frame]  # a term that is switched off has no column
+        return frame.dropna(subset=known).melt("step", known, "metric")
 
     return curves
 

@@ -46,6 +46,9 @@ def test_declared_parameters_only_as_the_last_cell_that_sets_them_says():
         "profile": "demo",
     }
     assert parameters(values, params)["sweep_size"] == 99, "without its type"
+    cut = "profile: str = [\n"  # a cell that Python could not read, and one that stopped half-way
+    assert parameters(values | {"In": [first, cut]}, params)["sweep_size"] == 128
+    assert values.pop("sweep_size") and parameters(values, params)["sweep_size"] == 128
     with pytest.raises(ConfigError, match="unknown parameter 'sweep_sise': did you mean 'sweep_size'"):
         parameters(values | {"In": [first]}, params)
     with pytest.raises(ConfigError, match="run its parameters cell first"):

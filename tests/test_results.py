@@ -92,7 +92,8 @@ def test_every_measurement_is_there_once_and_says_where_from(repository):
         add(pd.concat([scores(1.0), scores(2.0)]), run(), **LABELS)
     assert rows().equals(found)
     add(scores(4.0), run(2, name="c"), **LABELS)  # in the same kernel, with other settings
-    assert rows().value.tolist() == [4.0, 1.0]
+    add(scores(5.0).assign(precision="bf16"), run(2, name="d"), **LABELS)
+    assert rows().value.tolist() == [5.0, 1.0]
 
 
 def test_own_rows_are_compared_with_own_ones_where_they_differ_from_published_ones(repository, monkeypatch):
@@ -103,6 +104,10 @@ def test_own_rows_are_compared_with_own_ones_where_they_differ_from_published_on
     add(scores(1.0, method="A"), run(1, name="A1"), **LABELS)  # found again
     add(scores(5.0, method="C"), run(1, name="C1"), **LABELS)
     assert results.comparable(rows()).equals(rows()) and len(rows()) == 5
+    with monkeypatch.context() as patch:
+        patch.setattr(results, "_own", [])
+        add(scores(2.0, method="A").assign(sentences=500), run(1, name="A9"), **LABELS)
+        assert results.comparable(rows()).run_id.tolist() == ["A9"], "on fewer sentences"
     add(scores(2.0, method="B"), run(1, name="B1", device="NVIDIA H200"), **LABELS)
     add(scores(9.0), run(1, name="x", backbone="mine"), **LABELS)
     found = results.comparable(rows())
@@ -179,7 +184,9 @@ def test_a_history_gives_curves_of_the_steps_that_have_all_quantities():
     history = pd.DataFrame({"step": [0, 1, 2], "loss": [np.nan, 2.0, 1.0], "alignment": [0.3, np.nan, 0.1]})
     found = results.history("loss", "alignment")(SimpleNamespace(history=history))
     assert found.to_numpy().tolist() == [[2, "loss", 1.0], [2, "alignment", 0.1]]
-    assert results.history("loss", "ami")(SimpleNamespace(history=history)).empty, "a term that was switched off"
+    off = results.history("loss", "ami")(SimpleNamespace(history=history))
+    assert off.metric.tolist() == ["loss", "loss"], "a term that was switched off has no column"
+    assert results.history("ami")(SimpleNamespace(history=history)).empty
     halves = results.history("half", derive=lambda frame: frame.assign(half=frame.loss / 2))
     assert halves(SimpleNamespace(history=history))[["step", "value"]].to_numpy().tolist() == [[1, 1.0], [2, 0.5]]
 

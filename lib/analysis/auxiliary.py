@@ -35,6 +35,8 @@ def signals(run: Any) -> pd.DataFrame:
 
 def with_swap(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of `signals`, and `swap` in place of the two vectors: by how many nats L_aux grows with another sentence's vector."""
+    if rows.empty:
+        return rows
     keys = [name for name in rows if name not in ("metric", "value")]
     wide = rows.groupby([*keys, "metric"], sort=False, dropna=False).value.first().unstack("metric", sort=False)
     wide = wide.assign(swap=wide["other vector"] - wide["own vector"]).reset_index()

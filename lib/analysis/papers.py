@@ -46,7 +46,7 @@ def wide(paper: str, name: str) -> pd.DataFrame:
 
 def slots(paper: str) -> str:
     """Every table and figure of a paper and where it is, as a Markdown table."""
-    return _markdown(["table or figure", "section", "measured in", "missing or different"], load(paper)["slots"])
+    return _markdown(["table or figure", "section", "measured in", "notes"], load(paper)["slots"])
 
 
 def coverage() -> pd.DataFrame:

@@ -34,7 +34,7 @@ def read(file: Path, assignments: Sequence[str] = ()) -> RunConfig:
         changed = check(others | kinds, read_assignment(others | kinds, text), "-p")
         if unread := sorted(set(changed) - set(kinds)):
             raise ConfigError(
-                f"-p {text}: {unread[0]} is for the notebook, one run reads single values such as seed=43."
+                f"-p {text}: a run of {method} does not read {unread[0]}; give what it reads, such as seed=43."
             )
         values |= changed
     return RunConfig.from_parameters(values, others=others)

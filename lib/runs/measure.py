@@ -16,7 +16,7 @@ from lib.config import RunConfig
 from lib.data import load_sts, transfer
 from lib.data.labelled import load_labelled
 from lib.data.retrieval import load_retrieval
-from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, is_file_of_pairs
+from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, STSTask, is_file_of_pairs
 from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, ensemble
 from lib.encoders.heads import TRAINING_HEAD
@@ -68,8 +68,12 @@ def _sts(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     if len(names) != 1 and set(STS_TASKS) != set(names):  # what is averaged
         raise ConfigError(f"sts tasks {list(names)}: give one task, or all of {', '.join(STS_TASKS)} alone.")
     tasks = [load_sts(data_dir, name) for name in names]
-    called = [task.name for task in tasks if is_file_of_pairs(task.name)]  # rows of a renamed file have its new name
-    return [Evaluation("sts", [task.fingerprint() for task in tasks] + called, partial(evaluate_sts, tasks=tasks))]
+    return [Evaluation("sts", [_key(task) for task in tasks], partial(evaluate_sts, tasks=tasks))]
+
+
+def _key(task: STSTask) -> Any:
+    """Of scores that are kept: the content; of one's own file its name too, which may change."""
+    return [task.fingerprint(), task.name] if is_file_of_pairs(task.name) else task.fingerprint()
 
 
 def _transfer(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
@@ -95,7 +99,7 @@ def _mteb(names: Sequence[str], data_dir: Path, *, prefix: str) -> list[Evaluati
 def _partners(names: Sequence[str], data_dir: Path) -> list[Evaluation]:
     """The partner of a sentence among all test pairs of an STS task, with both kinds of queries."""
     return [
-        Evaluation(f"in-domain-retrieval-{q}", t.fingerprint(), partial(in_domain_retrieval, task=t, queries=q))
+        Evaluation(f"in-domain-retrieval-{q}", _key(t), partial(in_domain_retrieval, task=t, queries=q))
         for t in [load_sts(data_dir, name) for name in names]
         for q in ("first", "both")
     ]
@@ -159,7 +163,7 @@ def check_task(evaluation: Evaluation, encoder: Encoder, what: str) -> None:
 def dev_pairs(config: RunConfig) -> list[Evaluation]:
     """The score of an encoder on the dev pairs of a run, if it has any."""
     tasks = [] if config.dev_task == "none" else [config.dev_pairs()]
-    return [Evaluation("dev", dev.fingerprint(), partial(evaluate_sts, tasks=[dev])) for dev in tasks]
+    return [Evaluation("dev", _key(dev), partial(evaluate_sts, tasks=[dev])) for dev in tasks]
 
 
 def dev_row(run: Run) -> pd.DataFrame:

@@ -20,7 +20,8 @@ def test_ratios_are_those_of_the_columns():
     history["contrastive_gradient"] = [np.nan, 1.0, 1.0, 20.0]
     history["own_vector"], history["other_vector"] = [np.nan, 4.0, np.nan, 5.0], [np.nan, 4.5, np.nan, 6.0]
     run = SimpleNamespace(history=history, config=SimpleNamespace(method_arguments={"auxiliary_weight": 0.01}))
-    assert signals(SimpleNamespace(history=history[["step", "info_nce"]], config=run.config)).empty, "never swapped"
+    never = signals(SimpleNamespace(history=history[["step", "info_nce"]], config=run.config))
+    assert never.empty and with_swap(never).empty
     rows = signals(run)
     assert rows.settings.unique().tolist() == ["λ = 0.01"]
     expected = {"gradient ratio": [0.1, 0.01], "loss ratio": [2, 10], "other vector": [4.5, 6], "own vector": [4, 5]}

@@ -27,7 +27,10 @@ def test_one_run(file, capsys):
         (["-p", "sed=9"], "unknown parameter 'sed': did you mean 'seed'?"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "projection=none"], "-p: unknown parameter 'projection'"),
         (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[x]"], "seeds must be list[int], not ['x']"),
-        (["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[43]"], "seeds is for the notebook, one run reads single"),
+        (
+            ["-f", str(DEMO / "2_micse.yaml"), "-p", "seeds=[43]"],
+            "-p seeds=[43]: a run of micse does not read seeds; give",
+        ),
     ],
 )
 def test_what_is_refused_starts_no_run(file, capsys, arguments, message):

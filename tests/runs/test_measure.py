@@ -114,6 +114,8 @@ def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, tmp
         (found,) = tmp_path.glob("*.csv")
         found.rename(tmp_path / name)
         assert {*scores(encoders[0], load_tasks("sts", [name], tmp_path)).task} == {name}
+        partners = scores(encoders[0], load_tasks("in-domain retrieval", [name], tmp_path))
+        assert {*partners.task} == {f"{name} retrieval"}
 
 
 # --- Encoders of runs ---
