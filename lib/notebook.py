@@ -43,9 +43,7 @@ def parameters(namespace: Mapping[str, Any], further: str = "") -> Parameters:
     kinds = {name: kind_of(value) for name, value in defaults.items()} | declared
     cells, first = namespace.get("In", []), re.compile(f"^{next(iter(declared))} *:", re.MULTILINE)
     set_in = [source for source in cells if source.startswith("# Parameters\n")][-1:]  # by papermill
-    set_in += [source for source in cells if first.search(source)][
-        -1:
-    ]  # in the notebook's own cell, also without a type
+    set_in += [source for source in cells if first.search(source)][-1:]  # by its own cell, also without a type
     given = [name for source in set_in for name in _assigned(source)]
     check_known(given, kinds, "parameter")
     values = defaults | {name: namespace[name] for name in (*declared, *given) if name in namespace}

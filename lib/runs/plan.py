@@ -105,7 +105,8 @@ class Plan:
         Args:
             kind: sts, transfer, retrieval, beir, in-domain retrieval, clusters, mteb or pair.
             names: of the tasks; without any, `measure` gives no rows.
-            how: clusters: `clusters`, numbers of them, 0 for that of the labels. pair: `subset` and `line`.
+            how: clusters: `clusters`, numbers of them, 0 for that of the labels, and `layouts`, of the maps that
+                will be made. pair: `subset` and `line`.
         """
         loaded, self._table = load_tasks(kind, names, data_dir, **how), None
         self._evaluations.setdefault(kind, {}).update({one.name: one for one in loaded})
