@@ -11,7 +11,7 @@ from lib.data.sts import STS_TASKS
 from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
-from lib.runs.measure import KINDS, Evaluation, load_tasks, projected_dev, scores, with_encoders
+from lib.runs.measure import KINDS, Evaluation, dev_pairs, load_tasks, projected_dev, scores, with_encoders
 from tests.conftest import fill
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
@@ -106,7 +106,7 @@ def test_scores_are_kept_for_the_content_of_an_encoder_and_what_they_depend_on(e
     assert len(list((paths.runs() / "scores").glob("*.csv"))) == 3 and len(list(run.folder.glob("results/*.csv"))) == 2
 
 
-def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, tmp_path):
+def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, config, tmp_path):
     (tmp_path / "first.csv").write_text(
         "sentence1,sentence2,score\na dog,a cat,1\na dog,two dogs,3\na cat,a dog runs,2\n"
     )
@@ -116,6 +116,8 @@ def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, tmp
         assert {*scores(encoders[0], load_tasks("sts", [name], tmp_path)).task} == {name}
         partners = scores(encoders[0], load_tasks("in-domain retrieval", [name], tmp_path))
         assert {*partners.task} == {f"{name} retrieval"}
+        dev = dev_pairs(config.replace(dev_task=name, data_dir=str(tmp_path)))
+        assert {*scores(encoders[0], dev).task} == {name}
 
 
 # --- Encoders of runs ---
