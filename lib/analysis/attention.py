@@ -12,12 +12,13 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from torch import Tensor
 
 from lib.analysis.geometry import gold_cosines
+from lib.checks import remark
 from lib.data import Corpus, STSTask
 from lib.data.tokenized import pad, token_batches
 from lib.encoders import SentenceEncoder
 from lib.encoders.ensemble import EncoderSum, parts
 from lib.encoders.kinds import check_attention, check_packed
-from lib.encoders.packed import AttentionMaps
+from lib.encoders.packed import MODEL_TYPES, AttentionMaps
 from lib.encoders.sentence_encoder import in_mode, random_kept
 from lib.losses import attention_mutual_information
 from lib.losses.attention_mutual_information import SMALLEST_ATTENTION
@@ -50,9 +51,12 @@ def attention_of(encoder: SentenceEncoder, sentences: Sequence[str], layers: Seq
 
 def readers(encoders: Mapping[str, SentenceEncoder | EncoderSum]) -> dict[str, SentenceEncoder]:
     """The encoders whose attention is to be read: members of a sum each by itself, and the same weights once, since
-    attention does not depend on how the vector is read."""
+    attention does not depend on how the vector is read. Other kinds than BERT's are left out, with a remark."""
     found: dict[str, tuple[str, SentenceEncoder]] = {}
     for name, encoder in encoders.items():
+        if kinds := sorted({part.backbone.config.model_type for part in parts(encoder)} - {*MODEL_TYPES}):
+            remark(f"{name}: left out where attention is shown, which {', '.join(kinds)} models do not give here.")
+            continue
         members = [copy.copy(part) for part in parts(encoder)]  # with the same weights
         for number, member in enumerate(members, start=1):
             member.pooling = "cls"

@@ -10,6 +10,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.models import Pooling, Transformer
 
+from lib.analysis import attention
 from lib.checks import ConfigError, DataError, EncoderError
 from lib.config import RunConfig
 from lib.data import Batch
@@ -105,6 +106,13 @@ def test_a_decoder_is_read_by_its_last_token_on_whichever_side_padding_stands(fo
     np.testing.assert_allclose(SentenceEncoder.from_pretrained(tmp_path / "theirs").encode(TEXTS), vectors, atol=1e-5)
     with pytest.raises(DataError, match="an empty text has no token for this tokenizer"):
         encoder.encode(["", "a dog"])
+
+
+def test_attention_is_shown_of_those_that_have_it(folder, tiny_bert, capsys):
+    bert, other = SentenceEncoder.from_pretrained(tiny_bert), SentenceEncoder.from_pretrained(folder("distilbert"))
+    assert list(attention.readers({"other": other, "bert": bert})) == ["bert"]
+    said = "other: left out where attention is shown, which distilbert models do not give here."
+    assert said in capsys.readouterr().err and not attention.readers({"other": other})
 
 
 INNER = " needs the inner layers of bert, roberta, .*, and this is a distilbert model: do without it, or take one of"
