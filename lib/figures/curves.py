@@ -1,6 +1,5 @@
 """Scores and quantities: a dot for each seed, gains with their intervals, curves over steps or layers."""
 
-import textwrap
 from collections.abc import Collection, Mapping
 
 import matplotlib.pyplot as plt
@@ -119,7 +118,7 @@ def intervals(
 
 
 @drawing
-def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figure:
+def forest(frame: pd.DataFrame, *, floors: pd.DataFrame) -> Figure:
     """Gains with their intervals, a panel for each backbone, a row for each method, the highest gain first. Right of it the
     method's mean, on how many tasks it gains, and its work. Bold: the interval lies above 0, the mean above the floor.
 
@@ -127,11 +126,10 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figu
         frame: method, backbone, mean, gain, low, high, tasks ("5 of 7"), work, as `level.standings` gives them; a row without
             a gain is what the others are compared with.
         floors: name, backbone, value.
-        most: rows of a panel; further methods are named below it.
     """
     ends = pd.concat([frame.low, frame.high, frame.gain, pd.Series([-WORTH, 2 * WORTH])]).agg(["min", "max"])
     parts = [(place, part.sort_values("gain", ascending=False)) for place, part in frame.groupby("place", sort=False)]
-    heights = [1.2 + 0.27 * min(most, part.gain.count()) for _, part in parts]
+    heights = [1.2 + 0.27 * part.gain.count() for _, part in parts]
     shape = {"figsize": (7.6, sum(heights)), "height_ratios": heights, "squeeze": False}
     fig, axes = plt.subplots(len(parts), 1, **shape)
     for ax, (place, part) in zip(axes.flat, parts, strict=True):
@@ -139,7 +137,7 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figu
         known = [f"{row.method} {row.mean:.2f}" for row in part[part.gain.isna()][["method", "mean"]].itertuples()]
         known += [f"floor {value:.2f} ({name})" for name, value in zip(floor.name, floor.value, strict=True)]
         ax.set_title("; ".join([place, *known]), loc="left")
-        part, left = part.dropna(subset="gain")[:most], part.dropna(subset="gain")[most:]
+        part = part.dropna(subset="gain")
         rows, shades = range(len(part)), part.method.map(style.colour)
         ax.axvspan(-999, WORTH, color="0.93", lw=0, zorder=0)
         ax.axvline(0, color="0.3", lw=1, zorder=1)
@@ -158,7 +156,6 @@ def forest(frame: pd.DataFrame, *, floors: pd.DataFrame, most: int = 14) -> Figu
             ax.annotate(name, (at, -0.6), (0, 4), textcoords="offset points", va="bottom", color="0.4", **about)
             for row, value in zip(rows, values, strict=True):
                 ax.annotate(value, (at, row), va="center", **about)
-        ax.set_xlabel("\n".join(textwrap.wrap("not drawn, lower: " + "; ".join(left.method), 80)) if len(left) else "")
         ax.grid(axis="y", visible=False)
     below = f"gain, points (bar: 95 % interval; grey: gains below {WORTH:g})"
     fig.supxlabel(below, fontsize=10)
