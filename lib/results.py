@@ -70,22 +70,30 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     again = [name for name in keys if name not in ("run_id", "precision", "device")]  # where a cell was run again
     own = own.drop_duplicates(again, keep="last")
     both = pd.concat([own, public], ignore_index=True)
-    is_public = both.duplicated(keys, keep=False) | (both.index >= len(own))
-    both["source"] = both.profile.where(is_public, "this run, " + both.profile)
-    both = both.drop_duplicates(keys)
+    is_again = both.duplicated(keys, keep=False) & (both.seed != "")  # only a run says which encoder it was
+    both["source"] = both.profile.where(is_again | (both.index >= len(own)), "this run, " + both.profile)
+    both = both[~(is_again & both.duplicated(keys))]
     own_first = np.argsort(~both.source.str.startswith("this run"), kind="stable")
     return both.iloc[own_first].reset_index(drop=True)
 
 
 def comparable(found: pd.DataFrame) -> pd.DataFrame:
-    """Rows that one table may compare, of what `rows` gives: where this kernel measured a published row of an encoder otherwise
-    (on another device, or other sentences), of this encoder only what this kernel measured."""
-    same = [name for name in found if name not in (*MEASURED, "run_id", "device", "precision", "sentences", "source")]
-    is_own, keys = found.source.str.startswith("this run"), pd.MultiIndex.from_frame(found[same])
-    replaced = ~is_own & keys.isin(keys[is_own])
+    """Rows that one table may compare, of what `rows` gives: where this kernel measured a published method of an encoder otherwise
+    (on another device, with other sentences, seeds, pooling or tasks), of this encoder only what this kernel measured."""
+    known = [name for name in found if name not in (*MEASURED, "source")]
+    found = found.drop_duplicates(known)  # an untuned encoder may stand there twice
+    free = "run_id device precision sentences pooling task protocol seed".split()
+    keys = pd.MultiIndex.from_frame(found[[name for name in known if name not in free]])
+    is_own = found.source.str.startswith("this run")
+    replaced = ~is_own & keys.isin(keys[is_own & (found.seed != "")])
     is_mine = found.run_id.isin({run for _, frame in _own for run in frame.run_id} - {""})
     is_left = ~found.backbone.isin(found.backbone[replaced])
     return found[is_own | is_left | (is_mine & ~replaced)].reset_index(drop=True)
+
+
+def forget() -> None:
+    """Leave out what this kernel has measured so far: with other settings it would stand in the same means."""
+    _own.clear()
 
 
 def _concat(frames: Sequence[pd.DataFrame], shape: str) -> pd.DataFrame:

@@ -108,11 +108,28 @@ def test_own_rows_are_compared_with_own_ones_where_they_differ_from_published_on
         patch.setattr(results, "_own", [])
         add(scores(2.0, method="A").assign(sentences=500), run(1, name="A9"), **LABELS)
         assert results.comparable(rows()).run_id.tolist() == ["A9"], "on fewer sentences"
+    for other in ({"seed": "3"}, {"pooling": "mean"}, {"task": "mine.csv", "protocol": "own pairs"}):
+        with monkeypatch.context() as patch:
+            patch.setattr(results, "_own", [])
+            add(scores(2.0, method="A").assign(**other), run(1, name="A9"), **LABELS)
+            assert results.comparable(rows()).run_id.tolist() == ["A9"], other
     add(scores(2.0, method="B"), run(1, name="B1", device="NVIDIA H200"), **LABELS)
     add(scores(9.0), run(1, name="x", backbone="mine"), **LABELS)
     found = results.comparable(rows())
     assert sorted(found.method + found.seed + found.device) == ["A1CPU", "B1NVIDIA H200", "C1CPU", "SimCSE1CPU"]
     assert set(compare(found[found.backbone == "mini-bert"].assign(device=""), "A").gain.dropna()) == {1.0, 4.0}
+
+
+def test_an_untuned_encoder_of_this_kernel_may_be_another_one_than_the_published_of_its_name(repository, monkeypatch):
+    untuned = LABELS | {"method": "untuned", "profile": "small", "backbone": "mini-bert"}
+    add(scores(50.0), publish=True, **untuned)
+    add(scores(60.0), run(1), publish=True, **LABELS)
+    results.forget()
+    add(scores(10.0), **untuned)
+    add(scores(30.0), run(1, name="mine", device="NVIDIA H200"), **LABELS)
+    gains = compare(rows(), "untuned", ["source", "method"]).gain.dropna()
+    assert gains.to_dict() == {("this run, small", "SimCSE"): 20.0, ("small", "SimCSE"): 10.0}
+    assert results.comparable(rows()).value.tolist() == [10.0, 30.0]
 
 
 def test_rows_of_the_demo_stand_aside_for_published_ones_of_their_encoder(repository):

@@ -17,6 +17,7 @@ def term_history(*quantities: str) -> Callable[[Any], pd.DataFrame]:
     """
 
     def derive(steps: pd.DataFrame) -> pd.DataFrame:
+        steps = steps.drop(columns=["dimension", "reconstruction"], errors="ignore")  # the losses, by the same names
         if "own_vector" not in steps:
             return steps
         own, ratios = steps.own_vector, {}

@@ -176,12 +176,8 @@ def doc_strings(source: str) -> Iterator[str]:
 
 def installed() -> dict[str, tuple[str, Path]]:
     """Version and folder of the installed PACKAGES by import name; none is imported."""
-    packages = {}
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            package = metadata.distribution(DISTRIBUTIONS.get(name, name))
-            packages[name] = (package.version, Path(str(package.locate_file(name))))
-    return packages
+    found = {name: metadata.distribution(DISTRIBUTIONS.get(name, name)) for name in PACKAGES}
+    return {name: (package.version, Path(str(package.locate_file(name)))) for name, package in found.items()}
 
 
 def docstring_sentences() -> list[str]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
 from lib import paths
-from lib.checks import ConfigError, EncoderError, reason
+from lib.checks import ConfigError, reason
 from lib.encoders.dropout import replace_dropout
 from lib.encoders.kinds import check_packed
 from lib.encoders.weights import fault, save_weights
@@ -50,12 +50,8 @@ class BatchNormMLP(nn.Sequential):
 
 
 def load_training_head(folder: Path) -> nn.Module:
-    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics. Raises
-    EncoderError where the folder holds none."""
-    path = folder / TRAINING_HEAD
-    if not path.is_file():
-        raise EncoderError(f"{folder} holds no {TRAINING_HEAD}: no projection of training only was kept there.")
-    weights = load_file(path)
+    """The projection that an encoder was trained with, in evaluation mode: batch norm with its running statistics."""
+    weights = load_file(folder / TRAINING_HEAD)
     if "weight" in weights:
         head: nn.Module = nn.Linear(weights["weight"].size(1), len(weights["weight"]))
     else:

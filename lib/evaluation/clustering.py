@@ -17,9 +17,8 @@ STARTS = (0, 1, 2, 3, 4)  # seeds of K-Means
 
 
 def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Rows of length 1, float32 [n, D]; a row that is zero or not finite becomes zero."""
+    """Rows of length 1, float32 [n, D]; a row of zeros stays as it is."""
     rows = np.array(vectors, dtype=np.float32)
-    rows[~np.isfinite(rows).all(1)] = 0
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths == 0, 1, lengths)
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytrec_eval
 import torch
 
+from lib.checks import DataError
 from lib.data import STSTask
 from lib.data.retrieval import RetrievalTask
 from lib.evaluation.interface import RESULT_COLUMNS, Encode, encode_distinct
@@ -79,7 +80,7 @@ def in_domain_retrieval(
 ) -> pd.DataFrame:
     """Recall@k: the share of queries whose partner is among the k nearest sentences of all pairs, by cosine; a row for each k.
 
-    Queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set; ValueError where there is none); two
+    Queries come from the pairs with the top gold score, 5.0 (97 in the STS-B test set; DataError where there is none); two
     identical texts have no partner to find and are skipped. The corpus has every text once, and a query's own text is left
     out of its ranking: with the copies in, recall@1 could not exceed 66 / 97 on the real data, less than any published value.
     Equal cosines rank in corpus order: sentences 1, then sentences 2.
@@ -91,7 +92,7 @@ def in_domain_retrieval(
     pairs = zip(task.sentences1, task.sentences2, task.gold, strict=True)
     top = [(first, second) for first, second, score in pairs if score == TOP_SCORE and first != second]
     if not top:
-        raise ValueError(f"no pair of two different texts has the gold score {TOP_SCORE}.")
+        raise DataError(f"no pair of two different texts of {task.name} has the gold score {TOP_SCORE}.")
     if queries == "both":
         top += [(second, first) for first, second in top]
 

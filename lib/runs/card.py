@@ -14,7 +14,7 @@ from lib.checks import ConfigError, EncoderError
 from lib.encoders.saved import locate, save_whole
 from lib.evaluation import RESULT_COLUMNS
 from lib.methods import REGISTRY
-from lib.runs.measure import dev_row
+from lib.runs.measure import PROJECTED, dev_row
 from lib.runs.prepare import encoder_name
 from lib.runs.store import Run, find_run, read_rows
 
@@ -72,7 +72,8 @@ def model_card(run: Run, name: str = "") -> str:
 def _scores(run: Run) -> pd.DataFrame:
     """RESULT_COLUMNS: the dev score that chose the checkpoint, if one did, and what was measured since."""
     frames = [] if run.metrics["dev"] is None else [dev_row(run)]
-    frames += map(read_rows, sorted((run.folder / "results").glob("*.csv")))
+    kept = [path for path in (run.folder / "results").glob("*.csv") if not path.name.startswith(PROJECTED)]
+    frames += map(read_rows, sorted(kept, key=lambda path: -path.stat().st_mtime_ns))  # of two measurements the newer
     scores = pd.concat(frames or [pd.DataFrame(columns=RESULT_COLUMNS)], ignore_index=True)
     return scores.dropna(subset="value").drop_duplicates(RESULT_COLUMNS[:-1]).round({"value": 2})
 

@@ -19,7 +19,7 @@ from lib.data.retrieval import load_retrieval
 from lib.data.sts import OWN, PROTOCOLS, STS_TASKS, STSTask, is_file_of_pairs
 from lib.data.tokenized import check_words
 from lib.encoders import SentenceEncoder, ensemble
-from lib.encoders.heads import TRAINING_HEAD
+from lib.encoders.heads import TRAINING_HEAD, load_training_head
 from lib.encoders.pooling import POOLINGS
 from lib.encoders.whitening import Whitened
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts, evaluate_transfer, in_domain_retrieval
@@ -174,13 +174,21 @@ def dev_row(run: Run) -> pd.DataFrame:
     return pd.DataFrame([row] if task != "none" else [], columns=RESULT_COLUMNS)
 
 
+PROJECTED = "dev-projected"  # name of the rows that a run keeps of it
+
+
 def projected_dev(run: Run) -> pd.DataFrame:
     """For `Plan.measure`: as `dev_row`, but of the vectors behind the projection that only training uses; no row where the run
     has none."""
-    if run.config.dev_task == "none" or not (run.folder / "encoder" / TRAINING_HEAD).is_file():
+    folder = run.folder / "encoder"
+    if run.config.dev_task == "none" or not (folder / TRAINING_HEAD).is_file():
         return dev_row(run)[:0]
     (dev,) = dev_pairs(run.config)
-    rows = run.results("dev-projected", lambda: dev.rows(run.encoder(training_head=True).encode), key=dev.key)
+
+    def measured() -> pd.DataFrame:
+        return dev.rows(run.encoder(projection=load_training_head(folder)).encode)
+
+    rows = run.results(PROJECTED, measured, key=dev.key)
     return rows[rows.aggregation == "all"]
 
 

@@ -43,6 +43,7 @@ class Plan:
             raise ConfigError(
                 "publish: the plan names no paper, or has the demo profile, whose numbers are not results."
             )
+        results.forget()
         self.profile, self.publishes, self.paper = profile, publish, paper
         self._groups: dict[str, list[Trial]] = {}
         self._evaluations: dict[str, dict[str, Evaluation]] = {}

@@ -28,7 +28,7 @@ FILES = {"config.yaml", "metrics.json", "provenance.json", "history.csv", "encod
 
 def find(config: RunConfig, shared: Shared | None = None) -> Run | None:
     """The finished run with this configuration, if the store has it. Raises as `prepare` does."""
-    stored = Run(paths.runs() / config.profile / prepare(config, shared=shared).id)
+    stored = Run(paths.runs() / config.profile / prepare(config, shared=shared).id, config)
     return stored if stored.is_finished else None
 
 
@@ -43,7 +43,7 @@ def run(config: RunConfig, *, label: str = "train") -> Run:
         lib.training.NumericError: a loss term is not finite.
     """
     prepared = prepare(config)
-    stored = Run(paths.runs() / config.profile / prepared.id)
+    stored = Run(paths.runs() / config.profile / prepared.id, config)
     working = paths.runs() / ".unfinished" / prepared.id
     if stored.is_finished:
         shutil.rmtree(working, ignore_errors=True)  # of a process that was killed just when it had finished

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from lib.checks import ConfigError, DataError
 from lib.config import RunConfig
 from lib.distributed import processes
 from lib.encoders import SentenceEncoder, ensemble
-from lib.encoders.heads import load_training_head
 from lib.evaluation import RESULT_COLUMNS
 from lib.runs.prepare import FORMAT, as_before, encoder_name
 
@@ -25,6 +24,7 @@ class Run:
     """A finished run: <runs>/<profile>/<id>/ with config.yaml, metrics.json, history.csv, provenance.json, encoder/."""
 
     folder: Path
+    asked: RunConfig | None = field(default=None, compare=False)  # says where its data lie now
 
     @property
     def id(self) -> str:
@@ -37,7 +37,8 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Raises ConfigError when the run is older than this code, which does not know one of its parameters."""
-        return RunConfig.from_parameters(yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8")))
+        text = (self.folder / "config.yaml").read_text(encoding="utf8")
+        return self.asked or RunConfig.from_parameters(yaml.safe_load(text))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
@@ -68,16 +69,8 @@ class Run:
         models, arguments = self.config.needs.encoders | self.config.needs.generators, values["method_arguments"]
         return values | {"method_arguments": {n: v for n, v in as_before(arguments).items() if n not in models}}
 
-    def encoder(self, *, training_head: bool = False, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
-        """The trained encoder, or sum of encoders; options as in SentenceEncoder.from_pretrained.
-
-        training_head: read through the projection that only training uses (the papers' "cls", not "cls_before_pooler").
-
-        Raises:
-            EncoderError: the run has no such projection, or its encoder cannot be read.
-        """
-        if training_head:
-            options["projection"] = load_training_head(self.folder / "encoder")
+    def encoder(self, **options: Any) -> SentenceEncoder | ensemble.EncoderSum:
+        """The trained encoder, or sum of encoders; options and errors as in SentenceEncoder.from_pretrained."""
         return ensemble.load(self.folder / "encoder", **options).to(processes().device)
 
     def results(self, name: str, compute: Callable[[], pd.DataFrame], *, key: Any = None) -> pd.DataFrame:

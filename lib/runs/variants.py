@@ -9,14 +9,7 @@ from typing import Any
 import yaml
 
 from lib import paths
-from lib.checks import ConfigError, check_choice, check_range, check_seeds
-
-
-class _Given(dict):
-    """Parameters by their names."""
-
-    def __missing__(self, name: str) -> Any:
-        raise ConfigError(f"params/variants: {name!r} is none of the parameters that the notebook gives.")
+from lib.checks import check_choice, check_range, check_seeds
 
 
 def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict[str, dict[Any, dict[str, Any]]]:
@@ -36,12 +29,12 @@ def variants(paper: str, parameters: Mapping[str, Any], **computed: Any) -> dict
     computed: further names that the file may use.
 
     Raises:
-        ConfigError: one of these checks fails, or a name is unknown; a list of which values are taken by their place has
-            more or fewer; a list holds a value that no row is for.
+        ConfigError: one of these checks fails; a list of which values are taken by their place has more or fewer; a list
+            holds a value that no row is for. KeyError: the file uses an unknown name.
     """
     text = (paths.root() / "params/variants" / f"{paper}.yaml").read_text(encoding="utf8")
     tables = yaml.safe_load(text)
-    given = _Given({"dev_pairs": parameters.get("dev_task") != "none"} | parameters | computed)
+    given = {"dev_pairs": parameters.get("dev_task") != "none"} | parameters | computed
     shared = tables.pop("shared", {})
     check_choice("method", given["method"], shared.get("methods", [given["method"]]))
     if name := shared.get("chosen_on"):
@@ -76,7 +69,7 @@ def _filled(table: Mapping[str, Any], given: Mapping[str, Any]) -> dict[Any, dic
         values = {key: _values(value, given) for key, value in change.items() if key != "if"}
         for row in itertools.product(*values.values()):
             filled = dict(zip(values, row, strict=True))
-            method, _, settings = name.format_map(_Given(given | filled)).partition(" | ")
+            method, _, settings = name.format_map(given | filled).partition(" | ")
             rows.setdefault((method, settings) if settings else method, filled)
     return rows
 

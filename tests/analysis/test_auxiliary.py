@@ -41,6 +41,12 @@ def test_quantities_of_a_history_by_hand():
     assert set(found.step) == {2} and found.set_index("metric").value.to_dict() == wanted
 
 
+def test_the_losses_of_the_terms_are_no_quantities():
+    steps = pd.DataFrame({"step": [1], "dimension": [30.0], "reconstruction": [7.0], "loss": [1.0]})  # swap_every: 0
+    found = term_history("dimension", "reconstruction", "loss")(SimpleNamespace(history=steps))
+    assert found.metric.tolist() == ["loss"]
+
+
 def test_guesses_one_by_one(lively):
     """Piece by piece, in a batch of one; the same sentence as the other one gives the same column."""
     arguments = {"head": "top_layers", "late_layers": 1, "auxiliary_weight": 1.0, "mlm_weight": 1.0}

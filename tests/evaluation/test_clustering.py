@@ -51,12 +51,8 @@ def test_more_clusters_than_labels_and_the_rows_of_an_encoder():
 
 
 def test_rows_without_a_direction_are_zero_and_have_a_score():
-    rows = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 5.0], [1.0, np.inf]]))
-    np.testing.assert_allclose(rows, [[0.6, 0.8], [0, 0], [0, 0], [0, 0]], rtol=1e-6)
+    np.testing.assert_allclose(unit_rows(np.array([[3.0, 4.0], [0.0, 0.0]])), [[0.6, 0.8], [0, 0]], rtol=1e-6)
     labels = list("aabbcc")
     with pytest.warns(ConvergenceWarning):
         collapsed = values(np.ones((6, 4)), labels, clusters=3)
     assert collapsed["ari"] == 0 and np.isnan(collapsed["silhouette"])
-    vectors, _ = blobs(0.1, n=6)
-    vectors[2] = np.nan
-    assert np.isfinite(values(vectors, labels, clusters=3)["v_measure"])

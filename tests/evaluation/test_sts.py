@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from lib.checks import EncoderError
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts
@@ -59,7 +60,7 @@ def test_every_distinct_sentence_is_encoded_once_to_a_vector_each():
     repeated = task()
     evaluate_sts(lambda s: calls.append(list(s)) or encode(s), [repeated, repeated])
     assert len(calls) == 1 and len(calls[0]) == len(set(calls[0])) == 80
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(EncoderError, match="shape"):
         evaluate_sts(lambda s: encode(s)[:3], [repeated])
 
 

@@ -1,5 +1,6 @@
 """The model card of a run, and the folder that is given away."""
 
+import os
 import shutil
 
 import numpy as np
@@ -38,9 +39,16 @@ def test_an_export_has_the_scores_measured_since_and_a_run_is_found_by_its_names
     run = runs.run(config)
     rows = pd.DataFrame([("STS12", "test", "a | b", "all", "spearman", 61.234)], columns=RESULT_COLUMNS)
     run.results("sts", lambda: rows)
+    run.results("of earlier pairs", lambda: rows.assign(value=57.0))
+    os.utime(run.folder / "results/of earlier pairs.csv", (0, 0))
+    run.results("dev-projected-0", lambda: rows.assign(value=58.61))  # read otherwise than the encoder that is exported
     folder = runs.export(run, tmp_path / "mine")
     text = (folder / "README.md").read_text()
-    assert r"| STS12 | test | a \| b | all | spearman | 61.23 |" in text and "| demo | dev |" in text
+    assert (
+        r"| STS12 | test | a \| b | all | spearman | 61.23 |" in text
+        and not {"57.0", "57.00", "58.61"} & {*text.split()}
+        and "| demo | dev |" in text
+    )
     peer = SentenceTransformer(str(folder), device="cpu")
     np.testing.assert_allclose(peer.encode(sentences[:9]), run.encoder().encode(sentences[:9]), atol=1e-5)
     with pytest.raises(EncoderError, match="mine exists: .* nothing was written"):

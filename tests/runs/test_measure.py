@@ -10,8 +10,9 @@ from lib.data import load_sts
 from lib.data.sts import STS_TASKS
 from lib.data.transfer import EXPECTED_LINES
 from lib.encoders import SentenceEncoder
+from lib.encoders.heads import load_training_head
 from lib.evaluation import RESULT_COLUMNS, evaluate_sts
-from lib.runs.measure import KINDS, Evaluation, dev_pairs, load_tasks, projected_dev, scores, with_encoders
+from lib.runs.measure import KINDS, Evaluation, dev_pairs, dev_row, load_tasks, projected_dev, scores, with_encoders
 from tests.conftest import fill
 
 TOY = "text\tlabel\na dog\tx\na cat\ty\ntwo dogs\tx\ntwo cats\ty\n"
@@ -118,6 +119,8 @@ def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, con
         assert {*partners.task} == {f"{name} retrieval"}
         dev = dev_pairs(config.replace(dev_task=name, data_dir=str(tmp_path)))
         assert {*scores(encoders[0], dev).task} == {name}
+        trained = runs.run(config.replace(dev_task=name, data_dir=str(tmp_path), projection="bn_mlp"))  # then found
+        assert {*projected_dev(trained).task} == {*dev_row(trained).task} == {name}
 
 
 # --- Encoders of runs ---
@@ -147,7 +150,8 @@ def test_the_parts_of_a_sum_of_encoders_stand_before_it(config, sentences):
 
 def test_the_dev_score_behind_the_training_projection_is_that_of_that_encoder(config):
     run = runs.run(config.replace(projection="bn_mlp"))
-    dev = evaluate_sts(run.encoder(training_head=True).encode, [load_sts(config.data_folder(), "demo", "dev")])
+    behind = run.encoder(projection=load_training_head(run.folder / "encoder"))
+    dev = evaluate_sts(behind.encode, [load_sts(config.data_folder(), "demo", "dev")])
     rows = projected_dev(run)
     assert rows.value.tolist() == dev[dev.aggregation == "all"].value.tolist() and rows.split.tolist() == ["dev"]
     assert rows.value[0] != run.metrics["dev"]

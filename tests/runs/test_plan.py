@@ -54,6 +54,14 @@ def test_a_trial_for_every_variant_and_seed_is_named_by_method_or_settings_or_bo
     ]  # fmt: skip
 
 
+def test_a_new_plan_starts_without_rows(plan, config):
+    plan.add("main", config, {"SimCSE": {}}, [1])
+    plan.measure("main", "dev", table="T")
+    assert len(results.rows("demo")) > 0
+    Plan("demo")
+    assert results.rows("demo").empty
+
+
 def test_equal_configurations_of_a_group_are_one_run(plan, config):
     same = {"temperature": config.method_arguments["temperature"]}
     added = plan.add("switches", config, {"as it is": {}, "hotter": {"temperature": 0.2}, "again": same}, [1, 1, 2])

@@ -74,9 +74,6 @@ def test_what_is_not_asked_for_the_second_of_two_rows_with_one_name_and_a_group_
     [
         ("A: {x: {if: x in names}}", {"names": ["z"]}, "a value of names 'z' is unknown: choose one of x"),
         ('A: {x: {a: "$names[1]"}}', {"names": ["z"]}, "the number of names must be at least 2, at most 2; got 1"),
-        ('A: {x: {a: "$typo"}}', {}, "'typo' is none of the parameters that the notebook gives"),
-        ('A: {"x {typo}": {}}', {}, "'typo' is none of the parameters"),
-        ("A: {x: {if: typo}}", {}, "'typo' is none of the parameters"),
         ("shared: {methods: [mlm]}", {}, "method 'simcse' is unknown: choose one of mlm"),
         ("shared: {chosen_on: one, scored_on: [a, b]}", {"one": 7, "a": [1], "b": [7]}, "one 7 is one of seeds"),
         ("shared: {chosen_on: one, scored_on: [a]}", {"one": [7], "a": []}, "the number of seeds must be at least 1"),
