@@ -42,7 +42,8 @@ _own: list[tuple[str, pd.DataFrame]] = []  # shape and rows of this kernel
 
 
 def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -> pd.DataFrame:
-    """Published rows and those of this kernel, each measurement once, this kernel's first.
+    """Published rows and those of this kernel, each measurement once, this kernel's first. A row without a run (untuned) of
+    other values stands beside the published one of its name.
 
     Args:
         profile: of both; None: all, but for rows of the demo where the same filters find published ones of that encoder:
@@ -70,7 +71,8 @@ def rows(profile: str | None = None, *, shape: str = "scores", **filters: Any) -
     again = [name for name in keys if name not in ("run_id", "precision", "device")]  # where a cell was run again
     own = own.drop_duplicates(again, keep="last")
     both = pd.concat([own, public], ignore_index=True)
-    is_again = both.duplicated(keys, keep=False) & (both.seed != "")  # only a run says which encoder it was
+    is_same = both.duplicated([*keys, *(name for name in MEASURED if name in both)], keep=False)
+    is_again = both.duplicated(keys, keep=False) & (is_same | (both.seed != ""))  # only a run says which encoder it was
     both["source"] = both.profile.where(is_again | (both.index >= len(own)), "this run, " + both.profile)
     both = both[~(is_again & both.duplicated(keys))]
     own_first = np.argsort(~both.source.str.startswith("this run"), kind="stable")
@@ -86,9 +88,11 @@ def comparable(found: pd.DataFrame) -> pd.DataFrame:
     keys = pd.MultiIndex.from_frame(found[[name for name in known if name not in free]])
     is_own = found.source.str.startswith("this run")
     replaced = ~is_own & keys.isin(keys[is_own & (found.seed != "")])
-    is_mine = found.run_id.isin({run for _, frame in _own for run in frame.run_id} - {""})
+    where = ["run_id", "device", "precision"]
+    here = {run for _, frame in _own for run in frame[where].itertuples(index=False, name=None)}
+    is_mine = (found.run_id != "") & pd.MultiIndex.from_frame(found[where]).isin(here)
     is_left = ~found.backbone.isin(found.backbone[replaced])
-    return found[is_own | is_left | (is_mine & ~replaced)].reset_index(drop=True)
+    return found[is_own | is_left | is_mine].reset_index(drop=True)
 
 
 def forget() -> None:

@@ -113,6 +113,8 @@ def test_own_rows_are_compared_with_own_ones_where_they_differ_from_published_on
             patch.setattr(results, "_own", [])
             add(scores(2.0, method="A").assign(**other), run(1, name="A9"), **LABELS)
             assert results.comparable(rows()).run_id.tolist() == ["A9"], other
+            add(scores(1.0, method="A"), run(1, name="A1"), **LABELS)  # found again
+            assert results.comparable(rows()).run_id.tolist() == ["A9", "A1"], other
     add(scores(2.0, method="B"), run(1, name="B1", device="NVIDIA H200"), **LABELS)
     add(scores(9.0), run(1, name="x", backbone="mine"), **LABELS)
     found = results.comparable(rows())
@@ -130,6 +132,9 @@ def test_an_untuned_encoder_of_this_kernel_may_be_another_one_than_the_published
     gains = compare(rows(), "untuned", ["source", "method"]).gain.dropna()
     assert gains.to_dict() == {("this run, small", "SimCSE"): 20.0, ("small", "SimCSE"): 10.0}
     assert results.comparable(rows()).value.tolist() == [10.0, 30.0]
+    results.forget()
+    add(scores(50.0), **untuned)
+    assert rows().value.tolist() == [50.0, 60.0], "measured again"
 
 
 def test_rows_of_the_demo_stand_aside_for_published_ones_of_their_encoder(repository):

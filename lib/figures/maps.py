@@ -126,7 +126,8 @@ def scatter(
         panel: column of what has a panel, in place of encoders, whose panels have the same axes.
     """
     kind, is_shared = group or hue or "encoder", panel == "encoder"
-    frame["kind"], has_legend = frame[kind].astype(str), kind != "encoder" or not is_shared
+    frame["kind"] = frame[kind].astype(str)
+    has_legend = (kind != "encoder" or not is_shared) and frame.kind.nunique() > 1
     look, right = style.looks(frame.kind), 0.6 + 0.08 * frame.kind.str.len().max() if has_legend else 0.4
     fig, panels = style.grid(frame, "place", panel, 3.0, 3.0, right=right, sharex=is_shared, sharey=is_shared)
     about = {"x": x, "y": y, "hue": "kind", "style": "kind", "s": 30, "lw": 0, "alpha": 0.7}

@@ -73,7 +73,9 @@ def _scores(run: Run) -> pd.DataFrame:
     """RESULT_COLUMNS: the dev score that chose the checkpoint, if one did, and what was measured since."""
     frames = [] if run.metrics["dev"] is None else [dev_row(run)]
     kept = [path for path in (run.folder / "results").glob("*.csv") if not path.name.startswith(PROJECTED)]
-    frames += map(read_rows, sorted(kept, key=lambda path: -path.stat().st_mtime_ns))  # of two measurements the newer
+    frames += map(
+        read_rows, sorted(kept, key=lambda path: (-path.stat().st_mtime_ns, path.name))
+    )  # of two measurements the newer
     scores = pd.concat(frames or [pd.DataFrame(columns=RESULT_COLUMNS)], ignore_index=True)
     return scores.dropna(subset="value").drop_duplicates(RESULT_COLUMNS[:-1]).round({"value": 2})
 

@@ -172,6 +172,8 @@ def test_a_forest_has_the_highest_gain_first_and_its_table_beside_it():
     assert bars.get_segments()[1].tolist() == [[0.4, 1], [1.6, 1]] and labels[2].get_text() == "SSCL"
     (ax,) = draw("forest", floors=FLOORS.assign(value=61.5)).axes  # not above its floor
     assert {one.get_weight() for one in ax.get_yticklabels()} == {"normal"}
+    many = pd.concat([STANDING[:1].assign(method=f"M{number}") for number in range(20)])
+    assert len(figures.forest(many, floors=FLOORS).axes[0].get_yticklabels()) == 20
     ours = {"backbone": "mini-bert"}  # called as in the text
     (ax,) = figures.forest(STANDING.assign(**ours), floors=FLOORS.assign(**ours)).axes
     assert ax.get_title(loc="left") == "mini-BERT; SimCSE 60.50; floor 59.00 (words)"
