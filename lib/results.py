@@ -90,7 +90,7 @@ def comparable(found: pd.DataFrame) -> pd.DataFrame:
     replaced = ~is_own & keys.isin(keys[is_own & (found.seed != "")])
     where = ["run_id", "device", "precision"]
     here = {run for _, frame in _own for run in frame[where].itertuples(index=False, name=None)}
-    is_mine = (found.run_id != "") & pd.MultiIndex.from_frame(found[where]).isin(here)
+    is_mine = pd.MultiIndex.from_frame(found[where]).isin(here)
     is_left = ~found.backbone.isin(found.backbone[replaced])
     return found[is_own | is_left | is_mine].reset_index(drop=True)
 

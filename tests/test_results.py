@@ -135,6 +135,8 @@ def test_an_untuned_encoder_of_this_kernel_may_be_another_one_than_the_published
     results.forget()
     add(scores(50.0), **untuned)
     assert rows().value.tolist() == [50.0, 60.0], "measured again"
+    add(scores(30.0), run(1, name="mine", device="NVIDIA H200"), **LABELS)
+    assert results.comparable(rows()).value.tolist() == [30.0, 50.0]
 
 
 def test_rows_of_the_demo_stand_aside_for_published_ones_of_their_encoder(repository):
