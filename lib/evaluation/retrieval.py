@@ -107,15 +107,3 @@ def in_domain_retrieval(
     labels = (f"{task.name} retrieval", task.split, protocol, "-")
     rows = [(*labels, f"recall@{k}", 100 * float((rank <= k).mean())) for k in ks]
     return pd.DataFrame(rows, columns=RESULT_COLUMNS)
-
-
-def nearest(encode: Encode, queries: Sequence[str], corpus: Sequence[str], k: int = 3) -> pd.DataFrame:
-    """The k distinct texts of a corpus nearest to each query by cosine, without its own: query, rank (from 1), text, cosine."""
-    vectors, row_of = encode_distinct(encode, [*corpus, *queries], np.float64)
-    texts = list(dict.fromkeys(corpus))
-    rows = []
-    for query in queries:
-        found = ranked(vectors[[row_of[query]]], vectors[: len(texts)], texts, k + 1)
-        found = found[found.sentence != query].head(k)
-        rows += [(query, rank, text, cosine) for rank, (cosine, text) in enumerate(found.to_numpy(), start=1)]
-    return pd.DataFrame(rows, columns=["query", "rank", "text", "cosine"])

@@ -9,7 +9,7 @@ from lib.checks import DataError
 from lib.data import STSTask, Subset
 from lib.data.retrieval import RetrievalTask, load_retrieval
 from lib.evaluation import RESULT_COLUMNS, in_domain_retrieval
-from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
+from lib.evaluation.retrieval import evaluate_retrieval, top_k
 from tests.conftest import REAL
 
 # Angles in degrees: the cosine of two texts falls with their distance on the circle.
@@ -56,15 +56,6 @@ def test_recall_equals_that_of_a_full_sort_and_needs_a_pair_of_the_top_score():
     assert frame["value"][0] == pytest.approx(100 * np.mean(hits)) and len(hits) > 40
     with pytest.raises(DataError, match="no pair of two different texts of .* has the gold score 5"):
         in_domain_retrieval(encode, task(["g", "d"], ["g", "f"], [5.0, 4.9]))
-
-
-def test_nearest_leaves_the_query_out():
-    frame = nearest(encode, ["a", "f"], ["a", "b", "a", "c", "d"], k=2)
-    assert frame["query"].tolist() == ["a", "a", "f", "f"]
-    assert frame["rank"].tolist() == [1, 2, 1, 2]
-    assert frame["text"].tolist() == ["c", "b", "d", "b"]
-    assert frame["cosine"][2] == pytest.approx(np.cos(np.deg2rad(7)))
-    assert len(nearest(encode, ["a"], ["a", "b"], k=9)) == 1
 
 
 def sorted_slowly(queries, corpus, k):
