@@ -28,7 +28,7 @@ from lib.encoders.sentence_encoder import random_kept
 from lib.evaluation import evaluate_transfer, in_domain_retrieval, interface, mteb_tasks, sts, transfer
 from lib.evaluation.clustering import evaluate_clustering
 from lib.evaluation.logistic_regression import Classifiers, fit_classifiers
-from lib.evaluation.retrieval import evaluate_retrieval, nearest, top_k
+from lib.evaluation.retrieval import evaluate_retrieval, top_k
 from lib.training import dev_metrics
 
 
@@ -147,7 +147,6 @@ CALLS = {  # function -> a call of it, with what is `given`
     evaluate_retrieval: lambda f, g: f(g.encoder.encode, g.collection),
     mteb_tasks.mteb_encoder: lambda f, g: f(g.encoder.encode).encode([{"text": g.texts}]),
     mteb_tasks.evaluate_mteb: lambda f, g: [],  # all else is mteb's
-    nearest: lambda f, g: f(g.encoder.encode, g.first, g.texts),
     evaluate_transfer: lambda f, g: [f(g.encoder.encode, *task) for task in g.transfer.items()],
     fit_classifiers: lambda f, g: f(**g.data, **g.fits, setting=transfer.SETTING),
     Classifiers.accuracy: lambda f, g: f(g.classifiers, **g.data, rows=g.train),
