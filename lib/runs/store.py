@@ -37,8 +37,9 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Raises ConfigError when the run is older than this code, which does not know one of its parameters."""
-        text = (self.folder / "config.yaml").read_text(encoding="utf8")
-        return self.asked or RunConfig.from_parameters(yaml.safe_load(text))
+        if self.asked:
+            return self.asked
+        return RunConfig.from_parameters(yaml.safe_load((self.folder / "config.yaml").read_text(encoding="utf8")))
 
     @cached_property
     def labels(self) -> dict[str, Any]:
