@@ -96,7 +96,6 @@ def test_the_seed_decides_the_history_and_what_accelerate_config_says_does_not(t
 @pytest.mark.parametrize(
     "options, expected",
     [
-        ({"schedule": "linear"}, [1, 0.75, 0.5, 0.25]),
         ({"schedule": "linear", "warmup_ratio": 0.5}, [0, 0.5, 1, 0.5]),
         ({"schedule": "constant", "warmup_ratio": 0.5}, [0, 0.5, 1, 1]),
     ],

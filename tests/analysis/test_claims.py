@@ -47,20 +47,9 @@ def apart(gains, base=(50.0, 60.0, 55.0)):
     return {"A": np.add(base, gains), "B": base}
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "says"),
-    [
-        ({"sign": "up"}, ValidationError, "test.sign"),
-        ({"metod": "A"}, ValidationError, "test.metod"),
-        ({"rows": {"aggregatoin": "all"}}, ConfigError, "unknown column of rows 'aggregatoin': did you mean 'aggregation'?"),
-        ({"over": {"sentence": 1}}, KeyError, "sentence"),
-        ({"apart": ["sentence"]}, KeyError, "sentence"),
-    ],
-)  # fmt: skip
-def test_a_name_that_nothing_has_is_refused(add, changes, error, says):
-    add(apart(SURE))
-    with pytest.raises(error, match=re.escape(says)):
-        judged(**changes)
+def test_a_field_that_no_claim_has_is_refused():
+    with pytest.raises(ValidationError, match="test.metod"):
+        claim(metod="A")
 
 
 def test_a_gain_is_paired_and_its_encoders_are_judged_together(add):

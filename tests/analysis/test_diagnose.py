@@ -115,12 +115,10 @@ PLANTED = [
     ({"dev": True}, "split of"),
     ({"pooling": "mean", "aggregation": "mean"}, "pooling: mean aggregation: mean"),
     ({"pooling": "first_last_mean", "pearson": True}, "pooling: first_last_mean correlation: Pearson"),
-    ({"pooling": "embeddings_last_mean", "aggregation": "wmean"}, "pooling: embeddings_last_mean aggregation: wmean"),
     ({"projection": True, "aggregation": "mean"}, "projection: read aggregation: mean"),
     ({"max_length": 16, "pooling": "mean"}, "pooling: mean forward pass: 16 tokens"),
     ({"similarity": "dot", "aggregation": "mean"}, "similarity: dot product aggregation: mean"),
     ({"pearson": True, "dev": True}, "correlation: Pearson split of"),
-    ({"pooling": "mask_prompt", "aggregation": "mean"}, "pooling: mask_prompt aggregation: mean"),
 ]
 
 

@@ -42,10 +42,3 @@ def test_the_scores_by_the_settings_of_the_notebook_are_those_of_their_table():
     for table, part in papers.table("simcse", "Ablations").dropna(subset="value").groupby("setting"):
         printed = papers.table("simcse", table.partition(",")[0])  # "Table 4, hard negatives" is a part of Table 4
         assert {*part.value} <= {*printed.value}, table
-
-
-def test_every_slot_is_counted_once():
-    table = papers.coverage()
-    assert list(table.index) == papers.sheets()
-    assert table["all"].to_dict() == {paper: len(papers.load(paper)["slots"]) for paper in papers.sheets()}
-    assert (table[["demo", "small", "neither"]].max(axis=1) <= table["all"]).all()

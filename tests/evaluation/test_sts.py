@@ -10,7 +10,7 @@ from lib.checks import EncoderError
 from lib.data import STSTask, Subset, load_sts
 from lib.data.sts import STS_TASKS
 from lib.evaluation import evaluate_sts
-from lib.evaluation.sts import cosine, evaluate_pair, spearman
+from lib.evaluation.sts import cosine, evaluate_pair
 from tests.conftest import REAL
 
 
@@ -45,14 +45,6 @@ def test_three_aggregations_and_the_average_over_seven_scores_rounded_to_two_dec
     average = frame[(frame.aggregation == "all") & (frame.task == "Avg.")].value
     assert average.item() == pytest.approx(scores.round(2).mean())
     assert "Avg." not in set(evaluate_sts(encode, tasks[:6]).task)
-
-
-def test_spearman_equals_scipy_with_ties():
-    random = np.random.default_rng(0)
-    for _ in range(5):
-        x, y = random.integers(0, 5, 50), random.normal(size=50)
-        assert spearman(x, y) == pytest.approx(100 * spearmanr(x, y).statistic)
-    assert np.isnan(spearman(np.ones(5), np.arange(5)))
 
 
 def test_every_distinct_sentence_is_encoded_once_to_a_vector_each():

@@ -169,11 +169,3 @@ def test_the_coin_is_fair_forgets_and_depends_on_the_step_and_the_seed_of_the_ru
     assert torch.equal(torch.get_rng_state(), before)
     assert np.array_equal(draws(build(tiny_bert, seed=seed), steps), expected)
     assert not np.array_equal(draws(build(tiny_bert, seed=seed + 1), steps), expected)
-
-
-def test_equal_twins_without_dropout_have_the_branch_as_their_own_stream(deep, inputs):
-    for count, branch in ((4, "carried"), (4, "last"), (2, "last")):
-        method = build(deep, dropout=0.0, cross_attention_layers=count, branch=branch)
-        _, h, c = run(method, inputs(method))
-        for stream, branched in zip(h, c, strict=True):
-            torch.testing.assert_close(stream, branched, rtol=1e-4, atol=1e-4)
