@@ -77,9 +77,3 @@ def test_the_templates_vector_is_trained_too(bert, inputs):
     _, batch = inputs(method)
     template_vectors(method.encoder, *batch.column("anchor"))[:, 0].sum().backward()
     assert method.encoder.backbone.embeddings.position_embeddings.weight.grad.any()
-
-
-def test_the_released_positions_match_those_of_the_sentence_for_bert_alone(lively_backbone, inputs):
-    both = [build(lively_backbone, denoising=how) for how in ("train_only", "released")]
-    found = [method.embed(inputs(method)[1]).rows() for method in both]
-    assert torch.equal(*found) is (both[0].encoder.backbone.config.model_type == "bert")

@@ -121,6 +121,7 @@ def test_rows_of_a_file_of_pairs_that_is_renamed_have_its_new_name(encoders, con
         assert {*scores(encoders[0], dev).task} == {name}
         trained = runs.run(config.replace(dev_task=name, data_dir=str(tmp_path), projection="bn_mlp"))  # then found
         assert {*projected_dev(trained).task} == {*dev_row(trained).task} == {name}
+        assert {*projected_dev(trained).protocol} == {*dev_row(trained).protocol} == {"own pairs"}
 
 
 # --- Encoders of runs ---

@@ -162,16 +162,6 @@ def test_a_run_takes_what_the_trials_with_the_best_mean_have(plan, config):
     assert counts(declared(Plan("demo")), "found") == [6, 1, 7]
 
 
-def test_rows_of_a_group(plan, config):
-    plan.add("sweep", config.replace(corpus_size=64), each("temperature", [0.05, 0.5]), [1], method="SimCSE")
-    frame = plan.runs("sweep")
-    assert list(frame) == module.RUN_COLUMNS and frame.run_id.tolist() == [run.id for run in frame.run]
-    assert frame[["method", "settings", "seed", "sentences", "steps"]].to_numpy().tolist() == [
-        ["SimCSE", "0.05", 1, 64, 2], ["SimCSE", "0.5", 1, 64, 2],
-    ]  # fmt: skip
-    assert plan.runs("sweep").run_id.equals(frame.run_id) and len(trained()) == 2
-
-
 # --- Measuring ---
 
 
